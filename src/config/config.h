@@ -1,0 +1,137 @@
+/* The settings of a process, as read by config_load from file, environment and flags (later ones win).
+ * Immutable once loaded; every thread may read them. Each field is one row of config/options.def. */
+#ifndef POSTRIDER_CONFIG_CONFIG_H
+#define POSTRIDER_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/log.h"
+
+/* A setting whose keys the user chooses: message headers, Kafka properties. In the order of the file. */
+struct config_pair {
+	char *key;
+	char *value;
+	char *where;                    /* "postrider.yaml:12:7", for messages */
+};
+struct config_map {
+	struct config_pair *pairs;
+	size_t count;
+};
+
+enum database_tls { DATABASE_TLS_AUTO, DATABASE_TLS_OFF };
+enum database_pooler { DATABASE_POOLER_NONE, DATABASE_POOLER_SESSION };
+enum wakeup_mode { WAKEUP_ARMED, WAKEUP_ALWAYS, WAKEUP_OFF };
+enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
+enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
+enum kafka_tls { KAFKA_TLS_AUTO, KAFKA_TLS_ON, KAFKA_TLS_OFF };
+
+struct database_config {
+	char *url;                      /* "" : libpq's PG* variables */
+	char *password_file;            /* "" : none */
+	enum database_tls tls;
+	enum database_pooler pooler;
+	int64_t connect_timeout_ms;
+	int64_t statement_timeout_ms;
+	int64_t lock_timeout_ms;
+	int64_t idle_session_timeout_ms;
+};
+
+struct log_config {
+	enum log_level level;
+	enum log_format format;
+};
+
+/* A column of the user's table. "" : it has none. One that the user named must exist, a default one may be missing. */
+struct column_config {
+	char *name;
+	char *where;                    /* NULL: the default */
+};
+
+struct columns_config {
+	struct column_config id;
+	struct column_config entity_id;
+	struct column_config message_id;
+	struct column_config entity_type;
+	struct column_config event_type;
+	struct column_config payload;
+	struct column_config headers;
+	struct column_config topic;
+	struct column_config created_at;
+	struct column_config traceparent;
+};
+
+struct route_config {
+	char *topic;                    /* template */
+	char *key;                      /* template */
+	struct config_map headers;      /* name to template */
+	enum envelope_mode envelope;
+	char *source;                   /* CloudEvents source, template */
+	bool tombstone;                 /* an empty payload becomes a null value */
+};
+
+struct kafka_config {
+	char *brokers;
+	enum kafka_tls tls;
+	char *tls_ca_file;
+	char *tls_cert_file;
+	char *tls_key_file;
+	char *tls_key_password_file;
+	char *sasl_mechanism;           /* "" : none */
+	char *sasl_username;
+	char *sasl_password_file;
+	struct config_map properties;
+};
+
+struct postgres_sink_config {
+	struct database_config database; /* url "" : the outbox's own database */
+	char *table;
+};
+
+struct stdout_config {
+	char *path;                     /* "-" : standard output */
+};
+
+struct sink_config {
+	char *type;                     /* name of a sink driver */
+	char *name;                     /* for logs; the type unless set */
+	char *where;                    /* where the sink stands in the file */
+	struct kafka_config kafka;
+	struct postgres_sink_config postgres;
+	struct stdout_config std;
+	const struct database_config *outbox_database;
+};
+
+struct outbox_config {
+	char *name;
+	char *where;
+	char *table;                    /* schema.table */
+	enum outbox_preset preset;
+	char *reader;                   /* name of a reader driver */
+	int64_t workers;
+	int64_t batch_size;
+	int64_t batch_max;
+	int64_t entity_max_rows;
+	int64_t in_flight_bytes;        /* per worker */
+	int64_t poll_interval_ms;
+	enum wakeup_mode wakeup;
+	struct column_config order_by;  /* "" : the id column */
+	struct columns_config columns;
+	struct route_config route;
+	struct sink_config *sinks;
+	size_t n_sinks;
+};
+
+struct config {
+	char *file;                     /* NULL when no file was read */
+	char *node;
+	int64_t stop_timeout_ms;
+	struct log_config log;
+	struct database_config database;
+	struct outbox_config *outboxes;
+	size_t n_outboxes;
+};
+
+#endif

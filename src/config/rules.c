@@ -1,0 +1,237 @@
+/* What no single value can be blamed for, and the defaults that depend on other settings. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "config/errors.h"
+#include "config/place.h"
+#include "config/value.h"
+
+enum { NAME_MAX_BYTES = 40 };
+
+/* A setting of a sink that means nothing without another one. */
+static const struct {
+	enum option_scope scope;
+	const char *key, *needs;
+} needs[] = {
+	{ SCOPE_KAFKA, "tls_cert_file", "tls_key_file" },
+	{ SCOPE_KAFKA, "tls_key_file", "tls_cert_file" },
+	{ SCOPE_KAFKA, "tls_key_password_file", "tls_key_file" },
+	{ SCOPE_KAFKA, "sasl_username", "sasl_mechanism" },
+	{ SCOPE_KAFKA, "sasl_password_file", "sasl_username" },
+	{ SCOPE_POSTGRES, "password_file", "url" },
+};
+
+static bool is_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 0 && len <= NAME_MAX_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len;
+}
+
+static void complain_name(struct loader *l, const char *where, const char *what, const char *name)
+{
+	_cleanup_(buf_release) struct buf b = { .ceiling = 1000 };
+
+	config_add_quoted(&b, name);
+	config_errors_add(l->errors, CONFIG_ERROR, where,
+			  "the name of %s must be 1 to %d small letters, digits, _ or -, not %s", what, NAME_MAX_BYTES,
+			  buf_str(&b));
+}
+
+/* Where the value comes from, or else where its owner stands. */
+static const char *blame(const struct place *p, const char *key, const char *owner)
+{
+	const char *origin = place_origin(p, key);
+
+	return origin ? origin : owner;
+}
+
+/* The names that a build knows. With no list to ask, everything is known. */
+static bool check_driver(struct loader *l, config_names names, const char *what, const char *name, const char *where)
+{
+	_cleanup_(buf_release) struct buf b = { .ceiling = 4000 };
+	const char *known[64];
+	size_t n = 0;
+
+	for (size_t i = 0; names && n < ARRAY_SIZE(known) && names(i); i++) {
+		if (strcmp(names(i), name) == 0)
+			return true;
+		known[n++] = names(i);
+	}
+	if (!names)
+		return true;
+	config_add_quoted(&b, name);
+	layer_add_hint(&b, name, known, n);
+	config_errors_add(l->errors, CONFIG_ERROR, where, "this build has no %s %s", what, buf_str(&b));
+	return false;
+}
+
+static void check_required(struct loader *l, const struct place *p, const struct sink_config *sink)
+{
+	for (size_t i = 0; i < option_count; i++) {
+		const struct option *o = &options[i];
+
+		if (o->scope != SCOPE_SINK && o->flags & OPTION_REQUIRED && !p->origins[i] &&
+		    option_applies(o, p->scope, p->sink_type) && value_text(o, p->object)[0] == '\0')
+			config_errors_add(l->errors, CONFIG_ERROR, sink->where, "a sink of type %s needs `%s`",
+					  p->sink_type, o->key);
+	}
+}
+
+static void check_needs(struct loader *l, const struct place *p)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(needs); i++) {
+		const struct option *one, *other;
+
+		if (strcmp(option_sink_type(needs[i].scope), p->sink_type) != 0)
+			continue;
+		one = option_find(p->scope, p->sink_type, needs[i].key);
+		other = option_find(p->scope, p->sink_type, needs[i].needs);
+		if (value_text(one, p->object)[0] != '\0' && value_text(other, p->object)[0] == '\0')
+			config_errors_add(l->errors, CONFIG_ERROR, p->origins[one - options],
+					  "`%s` means nothing without `%s`", needs[i].key, needs[i].needs);
+	}
+}
+
+static void check_sink(struct loader *l, const struct place *p, struct sink_config *sink)
+{
+	if (!p->sink_type || sink->type[0] == '\0') {
+		if (!place_origin(p, "type"))
+			config_errors_add(l->errors, CONFIG_ERROR, sink->where,
+					  "a sink needs a `type`: kafka, postgres or stdout");
+		return;
+	}
+	if (sink->name[0] == '\0') {
+		free(sink->name);
+		sink->name = mem_strdup(sink->type);
+	} else if (!is_name(sink->name)) {
+		complain_name(l, blame(p, "name", sink->where), "a sink", sink->name);
+	}
+	if (!check_driver(l, l->req->sinks, "sink of type", sink->type, blame(p, "type", sink->where)))
+		return;
+	check_required(l, p, sink);
+	check_needs(l, p);
+}
+
+/* Logs and figures tell sinks apart by name. */
+static void check_sink_names(struct loader *l, const struct outbox_config *o)
+{
+	for (size_t i = 0; i < o->n_sinks; i++) {
+		for (size_t k = 0; k < i; k++) {
+			if (o->sinks[i].name[0] != '\0' && strcmp(o->sinks[i].name, o->sinks[k].name) == 0)
+				config_errors_add(l->errors, CONFIG_ERROR, o->sinks[i].where,
+						  "two sinks of this outbox are called %s; give one of them a `name`",
+						  o->sinks[i].name);
+		}
+	}
+}
+
+static void check_has_sinks(struct loader *l, const struct place *p, const struct outbox_config *o)
+{
+	const struct tree *sinks = tree_child(p->node, "sinks");
+
+	if (o->n_sinks > 0 || l->req->sinks_optional || (sinks && sinks->kind != TREE_LIST && !sinks->null))
+		return;
+	if (l->file)
+		config_errors_add(l->errors, CONFIG_ERROR, o->where,
+				  "outbox `%s` has no sinks; write for example `sinks: [{type: stdout}]`", o->name);
+	else
+		config_errors_add(l->errors, CONFIG_ERROR, NULL,
+				  "there is no settings file, and nothing says where to publish; name a file with "
+				  "--config, or set POSTRIDER_OUTBOXES_OUTBOX_SINKS_0_TYPE");
+}
+
+/* A batch size that was asked for is not refused because of a default. */
+static void check_batch(struct loader *l, const struct place *p, struct outbox_config *o)
+{
+	if (o->batch_max >= o->batch_size)
+		return;
+	if (!place_origin(p, "batch_max"))
+		o->batch_max = o->batch_size;
+	else
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "batch_max"),
+				  "`batch_max` is %lld, which is less than `batch_size`, %lld", (long long)o->batch_max,
+				  (long long)o->batch_size);
+}
+
+static void check_outbox(struct loader *l, struct outbox_config *o)
+{
+	const struct place *p = place_of(l, o);
+
+	if (!is_name(o->name)) {
+		complain_name(l, o->where, "an outbox", o->name);
+		return;
+	}
+	if (o->route.source[0] == '\0') {
+		free(o->route.source);
+		o->route.source = mem_printf("/postrider/%s", o->name);
+	}
+	check_batch(l, p, o);
+	check_driver(l, l->req->readers, "reader", o->reader, blame(p, "reader", o->where));
+	check_has_sinks(l, p, o);
+	for (size_t i = 0; i < o->n_sinks; i++)
+		check_sink(l, place_of(l, &o->sinks[i]), &o->sinks[i]);
+	check_sink_names(l, o);
+}
+
+static const struct outbox_config *earlier_reader(const struct config *c, const struct outbox_config *o)
+{
+	for (const struct outbox_config *other = c->outboxes; other < o; other++) {
+		if (strcmp(other->table, o->table) == 0)
+			return other;
+	}
+	return NULL;
+}
+
+/* Two outboxes on one table would each take some of its rows. */
+static void check_tables(struct loader *l)
+{
+	for (size_t i = 0; i < l->config->n_outboxes; i++) {
+		const struct outbox_config *o = &l->config->outboxes[i];
+		const struct outbox_config *other = earlier_reader(l->config, o);
+		_cleanup_(buf_release) struct buf table = { .ceiling = 1000 };
+
+		if (!other)
+			continue;
+		config_add_quoted(&table, o->table);
+		config_errors_add(l->errors, CONFIG_ERROR, blame(place_of(l, o), "table", o->where),
+				  "outbox `%s` reads table %s already; one outbox may have several sinks", other->name,
+				  buf_str(&table));
+	}
+}
+
+static void check_any_outbox(struct loader *l)
+{
+	const struct tree *outboxes = tree_child(l->root, "outboxes");
+
+	if (l->config->n_outboxes > 0 || !l->root || l->root->kind != TREE_MAPPING)
+		return;
+	if (outboxes && outboxes->kind != TREE_MAPPING && !outboxes->null)
+		return; /* told already */
+	config_errors_add(l->errors, CONFIG_ERROR, l->file,
+			  "no outbox; write for example `outboxes: {orders: {table: public.outbox, "
+			  "sinks: [{type: stdout}]}}`");
+}
+
+static void name_node(struct config *c)
+{
+	char host[256] = "";
+
+	if (c->node[0] != '\0')
+		return;
+	if (gethostname(host, sizeof(host) - 1) != 0 || host[0] == '\0')
+		memcpy(host, "localhost", sizeof("localhost"));
+	free(c->node);
+	c->node = mem_strdup(host);
+}
+
+void rules_apply(struct loader *l)
+{
+	name_node(l->config);
+	check_any_outbox(l);
+	for (size_t i = 0; i < l->config->n_outboxes; i++)
+		check_outbox(l, &l->config->outboxes[i]);
+	check_tables(l);
+}
