@@ -1,0 +1,48 @@
+/* The commands of the program. Each lives in a file of its own, which defines one `const struct command`; commands.c
+ * lists them. From a command's row come its parsing, its help and what the program suggests for a mistyped word. */
+#ifndef POSTRIDER_CLI_COMMANDS_H
+#define POSTRIDER_CLI_COMMANDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Exit codes that scripts may rely on. */
+enum {
+	CLI_OK = 0,
+	CLI_FAILED = 1,                 /* something did not work, or `check` found a failure */
+	CLI_USAGE = 2,                  /* the command line is wrong */
+	CLI_SETTINGS = 78,              /* the settings are wrong: EX_CONFIG of sysexits.h */
+};
+
+struct cli_flag {
+	const char *name;               /* without the dashes */
+	char letter;                    /* 0: none */
+	const char *value;              /* what its value is called in the help; NULL: it takes none */
+	const char *summary;
+};
+
+struct cli;
+
+struct command {
+	const char *name;
+	const char *summary;            /* one line */
+	const char *usage;              /* what follows the name: "[--json]" */
+	const char *details;            /* paragraphs for `help COMMAND`, without the last line feed */
+	const struct cli_flag *flags;   /* ended by a row without a name; NULL: none of its own */
+	int max_operands;
+	int (*run)(const struct cli *cli);      /* returns an exit code */
+};
+
+extern const struct command command_init;
+extern const struct command command_run;
+extern const struct command command_check;
+extern const struct command command_help;
+extern const struct command command_version;
+
+extern const struct command *const commands[];  /* NULL-ended, in the order of the help */
+
+const struct command *command_find(const char *name);
+/* The command that was meant, or NULL. */
+const char *command_nearest(const char *name);
+
+#endif

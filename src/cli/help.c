@@ -1,0 +1,108 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "config/docs.h"
+
+#define SETTINGS_TOPIC "settings"
+
+static void print_flags(const struct cli_flag *flags)
+{
+	for (; flags && flags->name; flags++) {
+		char text[64];
+		int used = 0;
+
+		used += snprintf(text, sizeof(text), flags->letter ? "-%c, " : "    ", flags->letter);
+		snprintf(text + used, sizeof(text) - (size_t)used, "--%s%s%s", flags->name, flags->value ? " " : "",
+			 flags->value ? flags->value : "");
+		printf("  %-28s %s\n", text, flags->summary);
+	}
+}
+
+static void print_overview(void)
+{
+	puts("postrider carries the rows of a transactional outbox in PostgreSQL to a broker:\n"
+	     "at least once, in order per entity, with many workers on many nodes.\n\n"
+	     "usage: postrider [-c FILE] [--set KEY=VALUE]... COMMAND\n\ncommands:");
+	for (size_t i = 0; commands[i]; i++)
+		printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
+	puts("\noptions of all commands:");
+	print_flags(cli_common_flags);
+	puts("\n`postrider help COMMAND` tells more about one; `postrider help settings` lists all settings.\n"
+	     "Exit codes: 0 done, 1 failed, 2 wrong command line, 78 wrong settings.");
+}
+
+static void print_command(const struct command *c)
+{
+	printf("usage: postrider %s%s%s\n\n%s\n\n", c->name, c->usage[0] ? " " : "", c->usage, c->details);
+	if (c->flags) {
+		puts("options:");
+		print_flags(c->flags);
+		putchar('\n');
+	}
+	puts("options of all commands:");
+	print_flags(cli_common_flags);
+}
+
+static int print_topic(const char *topic)
+{
+	const struct command *c = command_find(topic);
+	const char *nearest;
+
+	if (strcmp(topic, SETTINGS_TOPIC) == 0) {
+		config_write_help(stdout);
+		return CLI_OK;
+	}
+	if (c) {
+		print_command(c);
+		return CLI_OK;
+	}
+	nearest = command_nearest(topic);
+	fprintf(stderr, "postrider: no help on %s", topic);
+	if (nearest)
+		fprintf(stderr, "; did you mean %s?", nearest);
+	fputc('\n', stderr);
+	return CLI_USAGE;
+}
+
+static int run(const struct cli *cli)
+{
+	/* `postrider run --help` comes here too, with another command's flags. */
+	if (cli->command != &command_help) {
+		if (cli->command)
+			print_command(cli->command);
+		else
+			print_overview();
+		return CLI_OK;
+	}
+	if (cli_value(cli, "markdown")) {
+		config_write_markdown(stdout);
+		return CLI_OK;
+	}
+	if (cli_value(cli, "sample")) {
+		config_write_sample(stdout);
+		return CLI_OK;
+	}
+	if (cli->n_operands > 0)
+		return print_topic(cli->operands[0]);
+	print_overview();
+	return CLI_OK;
+}
+
+static const struct cli_flag flags[] = {
+	{ "markdown", 0, NULL, "all settings as Markdown: docs/configuration.md" },
+	{ "sample", 0, NULL, "a settings file with every setting at its default" },
+	{ 0 },
+};
+
+const struct command command_help = {
+	.name = "help",
+	.summary = "explain a command, or the settings",
+	.usage = "[COMMAND | settings | --markdown | --sample]",
+	.details = "Without a word it lists the commands.",
+	.flags = flags,
+	.max_operands = 1,
+	.run = run,
+};

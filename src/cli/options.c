@@ -1,0 +1,245 @@
+#include "cli/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "config/load.h"
+#include "config/suggest.h"
+#include "read/reader.h"
+#include "sink/sink.h"
+
+enum { COMMON_CONFIG, COMMON_SET, COMMON_HELP, COMMON_VERSION };
+
+const struct cli_flag cli_common_flags[] = {
+	[COMMON_CONFIG] = { "config", 'c', "FILE", "settings file (POSTRIDER_CONFIG, or ./postrider.yaml if there)" },
+	[COMMON_SET] = { "set", 0, "KEY=VALUE", "one setting, over file and environment; may be repeated" },
+	[COMMON_HELP] = { "help", 'h', NULL, "help on the command" },
+	[COMMON_VERSION] = { "version", 'V', NULL, "version, libraries, readers and sinks" },
+	{ 0 },
+};
+
+/* The command line while it is taken apart. */
+struct parser {
+	int argc;
+	char *const *argv;
+	int at;
+	struct cli *cli;
+};
+
+static bool usage_error(const struct cli *cli)
+{
+	if (cli->command)
+		fprintf(stderr, "Try `postrider help %s`.\n", cli->command->name);
+	else
+		fputs("Try `postrider help`.\n", stderr);
+	return false;
+}
+
+static int find_flag(const struct cli_flag *flags, const char *name, size_t len)
+{
+	for (int i = 0; flags && flags[i].name; i++)
+		if (strlen(flags[i].name) == len && strncmp(flags[i].name, name, len) == 0)
+			return i;
+	return -1;
+}
+
+static int find_letter(const struct cli_flag *flags, char letter)
+{
+	for (int i = 0; flags && flags[i].name; i++)
+		if (flags[i].letter == letter)
+			return i;
+	return -1;
+}
+
+static size_t add_names(const char **names, size_t n, const struct cli_flag *flags)
+{
+	for (; flags && flags->name; flags++)
+		names[n++] = flags->name;
+	return n;
+}
+
+static bool unknown_flag(const struct cli *cli, const char *argument)
+{
+	const char *known[2 * CLI_MAX_FLAGS];
+	_cleanup_(mem_freep) char *name = NULL;
+	const char *nearest = NULL;
+	size_t n;
+
+	fprintf(stderr, "postrider: unknown option %s", argument);
+	if (strncmp(argument, "--", 2) == 0) {
+		name = mem_strndup(argument + 2, strcspn(argument + 2, "="));
+		n = add_names(known, 0, cli_common_flags);
+		n = add_names(known, n, cli->command ? cli->command->flags : NULL);
+		nearest = suggest_nearest(name, known, n);
+	}
+	if (nearest)
+		fprintf(stderr, "; did you mean --%s?\n", nearest);
+	else
+		fputc('\n', stderr);
+	return usage_error(cli);
+}
+
+static void take_common(struct cli *cli, int flag, const char *value)
+{
+	switch (flag) {
+	case COMMON_CONFIG:
+		cli->config_flag = value;
+		break;
+	case COMMON_SET:
+		cli->sets = mem_resize(cli->sets, (cli->n_sets + 1) * sizeof(*cli->sets));
+		cli->sets[cli->n_sets++] = value;
+		break;
+	case COMMON_HELP:
+		cli->help = true;
+		break;
+	case COMMON_VERSION:
+		cli->version = true;
+		break;
+	}
+}
+
+/* `value` is what was attached to the flag, or NULL. */
+static bool take_flag(struct parser *p, const struct cli_flag *flag, const char *value, const char **ret)
+{
+	if (!flag->value && value) {
+		fprintf(stderr, "postrider: --%s takes no value\n", flag->name);
+		return usage_error(p->cli);
+	}
+	if (flag->value && !value) {
+		if (p->at + 1 >= p->argc) {
+			fprintf(stderr, "postrider: --%s needs a value: %s\n", flag->name, flag->value);
+			return usage_error(p->cli);
+		}
+		value = p->argv[++p->at];
+	}
+	*ret = value ? value : "";
+	return true;
+}
+
+static bool parse_flag(struct parser *p)
+{
+	const char *argument = p->argv[p->at], *attached = NULL, *value;
+	const struct cli_flag *own = p->cli->command ? p->cli->command->flags : NULL;
+	int common_index, own_index;
+
+	if (argument[1] == '-') {
+		size_t len = strcspn(argument + 2, "=");
+
+		attached = argument[2 + len] ? argument + 2 + len + 1 : NULL;
+		common_index = find_flag(cli_common_flags, argument + 2, len);
+		own_index = find_flag(own, argument + 2, len);
+	} else {
+		attached = argument[2] ? argument + 2 : NULL;
+		common_index = find_letter(cli_common_flags, argument[1]);
+		own_index = find_letter(own, argument[1]);
+	}
+	if (own_index >= 0)
+		return take_flag(p, &own[own_index], attached, &p->cli->values[own_index]);
+	if (common_index < 0)
+		return unknown_flag(p->cli, argument);
+	if (!take_flag(p, &cli_common_flags[common_index], attached, &value))
+		return false;
+	take_common(p->cli, common_index, value);
+	return true;
+}
+
+static bool unknown_command(const char *name)
+{
+	const char *nearest = command_nearest(name);
+
+	fprintf(stderr, "postrider: unknown command %s", name);
+	if (nearest)
+		fprintf(stderr, "; did you mean %s?", nearest);
+	fputs("\nTry `postrider help`.\n", stderr);
+	return false;
+}
+
+static bool parse_operand(struct parser *p)
+{
+	struct cli *cli = p->cli;
+
+	if (!cli->command) {
+		cli->command = command_find(p->argv[p->at]);
+		return cli->command || unknown_command(p->argv[p->at]);
+	}
+	if (cli->n_operands >= cli->command->max_operands) {
+		fprintf(stderr, "postrider: %s does not take %s\n", cli->command->name, p->argv[p->at]);
+		return usage_error(cli);
+	}
+	cli->operands = mem_resize(cli->operands, ((size_t)cli->n_operands + 1) * sizeof(*cli->operands));
+	cli->operands[cli->n_operands++] = p->argv[p->at];
+	return true;
+}
+
+bool cli_parse(int argc, char *const *argv, struct cli *ret)
+{
+	_cleanup_(cli_release) struct cli cli = { 0 };
+	struct parser p = { argc, argv, 1, &cli };
+	bool flags_over = false;
+
+	for (; p.at < argc; p.at++) {
+		const char *argument = argv[p.at];
+
+		if (!flags_over && strcmp(argument, "--") == 0)
+			flags_over = true;
+		else if (!flags_over && argument[0] == '-' && argument[1] ? !parse_flag(&p) : !parse_operand(&p))
+			return false;
+	}
+	*ret = cli;
+	cli = (struct cli){ 0 };
+	return true;
+}
+
+void cli_release(struct cli *cli)
+{
+	free(cli->sets);
+	free(cli->operands);
+	*cli = (struct cli){ 0 };
+}
+
+const char *cli_value(const struct cli *cli, const char *name)
+{
+	int i = find_flag(cli->command->flags, name, strlen(name));
+
+	if (i < 0)
+		abort();
+	return cli->values[i];
+}
+
+static const char *reader_name(size_t i)
+{
+	return reader_drivers[i] ? reader_drivers[i]->name : NULL;
+}
+
+static const char *sink_name(size_t i)
+{
+	return sink_drivers[i] ? sink_drivers[i]->name : NULL;
+}
+
+bool cli_load_config(const struct cli *cli, bool sinks_optional, struct config **ret)
+{
+	struct config_request request = {
+		.path = config_path(cli->config_flag, environ),
+		.environment = environ,
+		.sets = cli->sets,
+		.n_sets = cli->n_sets,
+		.readers = reader_name,
+		.sinks = sink_name,
+		.sinks_optional = sinks_optional,
+	};
+	struct config_errors errors = { 0 };
+	bool loaded = config_load(&request, ret, &errors);
+
+	config_errors_print(&errors, stderr);
+	config_errors_release(&errors);
+	return loaded;
+}
+
+void cli_print_error(const struct error *err)
+{
+	fprintf(stderr, "postrider: %s\n", err->message);
+	if (err->hint[0])
+		fprintf(stderr, "  hint: %s\n", err->hint);
+}

@@ -1,0 +1,52 @@
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <yaml.h>
+#ifdef HAVE_KAFKA
+#include <librdkafka/rdkafka.h>
+#endif
+
+#include "base/macros.h"
+#include "cli/commands.h"
+#include "read/reader.h"
+#include "sink/sink.h"
+
+static const char *libpq_version(void)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
+	return text;
+}
+
+static const struct library {
+	const char *name;
+	const char *(*version)(void);
+} libraries[] = {
+	{ "libpq", libpq_version },
+	{ "libyaml", yaml_get_version_string },
+#ifdef HAVE_KAFKA
+	{ "librdkafka", rd_kafka_version_str },
+#endif
+};
+
+static int run(_unused_ const struct cli *cli)
+{
+	printf("postrider %s\n\nlibraries:\n", POSTRIDER_VERSION);
+	for (size_t i = 0; i < ARRAY_SIZE(libraries); i++)
+		printf("  %-12s %s\n", libraries[i].name, libraries[i].version());
+	puts("readers:");
+	for (size_t i = 0; reader_drivers[i]; i++)
+		printf("  %-12s %s\n", reader_drivers[i]->name, reader_drivers[i]->summary);
+	puts("sinks:");
+	for (size_t i = 0; sink_drivers[i]; i++)
+		printf("  %-12s %s\n", sink_drivers[i]->name, sink_drivers[i]->summary);
+	return CLI_OK;
+}
+
+const struct command command_version = {
+	.name = "version",
+	.summary = "show version, libraries, readers and sinks",
+	.usage = "",
+	.details = "Also as `postrider --version`.",
+	.run = run,
+};

@@ -1,0 +1,29 @@
+/* A connection to PostgreSQL as postrider wants it: verified TLS off loopback, keepalives that notice a dead peer,
+ * timeouts on every statement, UTC and ISO dates. The thread that opens it owns it. */
+#ifndef POSTRIDER_PG_CONN_H
+#define POSTRIDER_PG_CONN_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "config/config.h"
+
+/* `purpose` is seen in pg_stat_activity: "postrider <purpose>". `interrupt_fd` (or -1) becoming readable ends the
+ * attempt early, with ERROR_LOST. On failure the kind tells a server that is away (transport) from a refusal (auth) and
+ * a setting that is wrong (config). */
+bool pg_connect(const struct database_config *db, const char *purpose, int interrupt_fd, PGconn **ret,
+		struct error *err);
+void pg_closep(PGconn **conn);                  /* for _cleanup_; accepts NULL */
+
+/* What only a reader's session wants besides: asynchronous commit, an end to sessions whose process froze, plans that
+ * do not depend on statistics. One round trip, right after pg_connect. */
+bool pg_apply_reader_settings(PGconn *conn, const struct database_config *db, struct error *err);
+
+/* Host, port and database without user or secret: equal for two connections to the same database, and fit for a log. */
+char *pg_identity(PGconn *conn);
+
+/* True when something between us and the server (PgBouncer) answers for it. */
+bool pg_is_pooled(PGconn *conn, bool *ret, struct error *err);
+
+#endif

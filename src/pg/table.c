@@ -1,0 +1,267 @@
+#include "pg/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "config/suggest.h"
+#include "pg/exec.h"
+
+#define SELECT_LIST_CEILING (1 << 20)
+#define ROUTE_KEY "route"       /* the settings whose templates name columns */
+
+/* The mapped columns: which setting names each, and whether rows can go anywhere without it. */
+struct mapping {
+	enum field field;
+	const char *key;
+	size_t offset;
+	bool required;
+};
+
+#define MAPPING(field, name, required) { field, "columns." #name, offsetof(struct columns_config, name), required }
+
+static const struct mapping mappings[] = {
+	MAPPING(FIELD_ID, id, true),
+	MAPPING(FIELD_ENTITY, entity_id, true),
+	MAPPING(FIELD_PAYLOAD, payload, true),
+	MAPPING(FIELD_MESSAGE_ID, message_id, false),
+	MAPPING(FIELD_ENTITY_TYPE, entity_type, false),
+	MAPPING(FIELD_EVENT_TYPE, event_type, false),
+	MAPPING(FIELD_HEADERS, headers, false),
+	MAPPING(FIELD_TOPIC, topic, false),
+	MAPPING(FIELD_CREATED_AT, created_at, false),
+	MAPPING(FIELD_TRACEPARENT, traceparent, false),
+};
+
+/* What table_open works with: the catalogue's answer beside what is being built from it. */
+struct lookup {
+	PGconn *conn;
+	const struct outbox_config *outbox;
+	PGresult *columns;
+	struct table *table;
+};
+
+enum { COLUMN_NAME, COLUMN_TYPE, COLUMN_NOT_NULL };
+
+/* Types behind domains, because a bytea in disguise must not be cast to text either. */
+#define SELECT_COLUMNS                                                                                               \
+	"SELECT a.attname, pg_catalog.format_type("                                                                 \
+	"  CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END,"                                       \
+	"  CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END), a.attnotnull"                          \
+	" FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                           \
+	" WHERE a.attrelid = $1::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+
+static void column_release(struct table_column *c)
+{
+	free(c->name);
+	free(c->quoted);
+	free(c->type);
+}
+
+void table_free(struct table *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < FIELD_EXTRA; i++)
+		column_release(&t->columns[i]);
+	for (size_t i = 0; i < t->n_extra; i++)
+		column_release(&t->extra[i]);
+	column_release(&t->order);
+	free(t->extra);
+	free(t->name);
+	free(t->select_list);
+	free(t);
+}
+
+void table_freep(struct table **t)
+{
+	table_free(*t);
+	*t = NULL;
+}
+
+/* "postrider.yaml:12:7: " where the place is known. */
+static bool place(struct error *err, const char *where)
+{
+	return where ? error_prefix(err, "%s", where) : false;
+}
+
+static bool missing_table(const struct outbox_config *outbox, struct error *err)
+{
+	error_set(err, ERROR_CONFIG, "outboxes.%s.table: there is no table %s", outbox->name, outbox->table);
+	error_hint(err, "run `postrider init` to create it, or name the table that you have");
+	return place(err, outbox->where);
+}
+
+static bool find_relation(struct lookup *l, struct error *err)
+{
+	_cleanup_(mem_freep) char *schema = NULL, *name = NULL;
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	const char *kind;
+
+	if (!pg_split_qualified(l->outbox->table, &schema, &name, err)) {
+		error_prefix(err, "outboxes.%s.table", l->outbox->name);
+		return place(err, l->outbox->where);
+	}
+	if (!pg_query(l->conn, "look up the table",
+		      "SELECT c.oid, c.relkind, pg_catalog.format('%I.%I', n.nspname, c.relname)"
+		      " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
+		      " WHERE n.nspname = $1::pg_catalog.text AND c.relname = $2::pg_catalog.text",
+		      2, (const char *const[]){ schema, name }, &res, err))
+		return false;
+	if (PQntuples(res) == 0)
+		return missing_table(l->outbox, err);
+	kind = PQgetvalue(res, 0, 1);
+	if (!strchr("rp", kind[0])) {
+		error_set(err, ERROR_CONFIG, "outboxes.%s.table: %s is not a table", l->outbox->name, l->outbox->table);
+		error_hint(err, "name the table that rows are inserted into, not a view or foreign table");
+		return place(err, l->outbox->where);
+	}
+	l->table->oid = (uint32_t)strtoul(PQgetvalue(res, 0, 0), NULL, 10);
+	l->table->partitioned = kind[0] == 'p';
+	l->table->name = mem_strdup(PQgetvalue(res, 0, 2));
+	return true;
+}
+
+static bool read_columns(struct lookup *l, struct error *err)
+{
+	char oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", l->table->oid);
+	return pg_query(l->conn, "read the columns of the table", SELECT_COLUMNS, 1, (const char *const[]){ oid },
+			&l->columns, err);
+}
+
+static bool find_column(const struct lookup *l, const char *name, struct table_column *ret)
+{
+	for (int i = 0; i < PQntuples(l->columns); i++) {
+		if (strcmp(PQgetvalue(l->columns, i, COLUMN_NAME), name) != 0)
+			continue;
+		ret->name = mem_strdup(name);
+		ret->quoted = pg_quote_name(l->conn, name);
+		ret->type = mem_strdup(PQgetvalue(l->columns, i, COLUMN_TYPE));
+		ret->nullable = PQgetvalue(l->columns, i, COLUMN_NOT_NULL)[0] != 't';
+		return true;
+	}
+	return false;
+}
+
+/* `key` is the setting that asks for the column, below the outbox. */
+static bool missing_column(const struct lookup *l, const char *key, const char *name, const char *where,
+			   struct error *err)
+{
+	int n = PQntuples(l->columns);
+	_cleanup_(mem_freep) const char **known = mem_new_array(const char *, (size_t)n + 1);
+	_cleanup_(buf_release) struct buf list = { 0 };
+	const char *nearest;
+
+	buf_init(&list, 700);
+	for (int i = 0; i < n; i++) {
+		known[i] = PQgetvalue(l->columns, i, COLUMN_NAME);
+		buf_printf(&list, "%s%s", i ? ", " : "", known[i]);
+	}
+	nearest = suggest_nearest(name, known, (size_t)n);
+	error_set(err, ERROR_CONFIG, "outboxes.%s.%s: table %s has no column %s", l->outbox->name, key,
+		  l->outbox->table, name);
+	if (strcmp(key, ROUTE_KEY) == 0)
+		error_hint(err, "templates may use its columns: %s", buf_str(&list));
+	else if (nearest)
+		error_hint(err, "set outboxes.%s.%s to %s perhaps; the columns are %s", l->outbox->name, key, nearest,
+			   buf_str(&list));
+	else
+		error_hint(err, "set outboxes.%s.%s to one of its columns: %s", l->outbox->name, key, buf_str(&list));
+	return place(err, where ? where : l->outbox->where);
+}
+
+static bool map_columns(struct lookup *l, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++) {
+		const struct mapping *m = &mappings[i];
+		const struct column_config *wanted = (const void *)((const char *)&l->outbox->columns + m->offset);
+
+		if (!wanted->name[0] || find_column(l, wanted->name, &l->table->columns[m->field]))
+			continue;
+		if (m->required || wanted->where)
+			return missing_column(l, m->key, wanted->name, wanted->where, err);
+	}
+	return true;
+}
+
+static bool map_order(struct lookup *l, struct error *err)
+{
+	const struct column_config *wanted = &l->outbox->order_by;
+
+	if (!wanted->name[0])
+		wanted = &l->outbox->columns.id;
+	return find_column(l, wanted->name, &l->table->order) ||
+	       missing_column(l, "order_by", wanted->name, wanted->where, err);
+}
+
+static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra, struct error *err)
+{
+	l->table->extra = mem_new_array(struct table_column, n_extra + 1);
+	for (size_t i = 0; i < n_extra; i++, l->table->n_extra++)
+		if (!find_column(l, extra[i], &l->table->extra[i]))
+			return missing_column(l, ROUTE_KEY, extra[i], NULL, err);
+	return true;
+}
+
+static void add_expression(struct buf *list, const struct table_column *c, enum field field)
+{
+	if (list->len)
+		buf_add_str(list, ", ");
+	if (!c->name)
+		buf_add_str(list, "NULL::pg_catalog.text");
+	else if (field == FIELD_PAYLOAD && strcmp(c->type, "bytea") == 0)
+		buf_printf(list, "o.%s", c->quoted);
+	else
+		buf_printf(list, "o.%s::pg_catalog.text", c->quoted);
+}
+
+static bool build_select_list(struct table *t, struct error *err)
+{
+	_cleanup_(buf_release) struct buf list = { 0 };
+
+	buf_init(&list, SELECT_LIST_CEILING);
+	for (enum field f = 0; f < FIELD_EXTRA; f++)
+		add_expression(&list, &t->columns[f], f);
+	for (size_t i = 0; i < t->n_extra; i++)
+		add_expression(&list, &t->extra[i], FIELD_EXTRA);
+	if (list.overflow)
+		return error_set(err, ERROR_CONFIG, "templates name too many columns");
+	t->select_list = buf_take(&list);
+	return true;
+}
+
+static void lookup_release(struct lookup *l)
+{
+	PQclear(l->columns);
+	table_free(l->table);
+}
+
+bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+		struct table **ret, struct error *err)
+{
+	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
+
+	if (!find_relation(&l, err) || !read_columns(&l, err) || !map_columns(&l, err) || !map_order(&l, err) ||
+	    !map_extra(&l, extra, n_extra, err) || !build_select_list(l.table, err))
+		return false;
+	*ret = TAKE_PTR(l.table);
+	return true;
+}
+
+bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	if (!pg_query(conn, "look up the outbox", "SELECT id FROM postrider.outbox WHERE table_name = $1", 1,
+		      (const char *const[]){ t->name }, &res, err))
+		return false;
+	if (PQntuples(res) == 0) {
+		error_set(err, ERROR_CONFIG, "table %s is not registered as an outbox", t->name);
+		return error_hint(err, "run `postrider init --existing %s`", t->name);
+	}
+	*ret = atoi(PQgetvalue(res, 0, 0));
+	return true;
+}

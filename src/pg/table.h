@@ -1,0 +1,69 @@
+/* The user's outbox table: which columns it has, of which types, and the SQL fragments that read them.
+ *
+ * Readers put these fragments into their statements; routing reads the fields by the numbers below. All fields are
+ * asked for in binary format, where text is its bytes: everything is cast to text except a bytea payload, so json,
+ * jsonb, text and bytea arrive byte for byte as PostgreSQL stores them. */
+#ifndef POSTRIDER_PG_TABLE_H
+#define POSTRIDER_PG_TABLE_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/finding.h"
+#include "config/config.h"
+
+enum field {
+	FIELD_ID,
+	FIELD_ENTITY,
+	FIELD_PAYLOAD,
+	FIELD_MESSAGE_ID,
+	FIELD_ENTITY_TYPE,
+	FIELD_EVENT_TYPE,
+	FIELD_HEADERS,
+	FIELD_TOPIC,
+	FIELD_CREATED_AT,
+	FIELD_TRACEPARENT,
+	FIELD_EXTRA,            /* the first of the columns that only templates name */
+};
+
+struct table_column {
+	char *name;             /* as in the catalogue; NULL: the table has none */
+	char *quoted;           /* fit for SQL */
+	char *type;             /* format_type(): "bigint", "character varying(255)" */
+	bool nullable;
+};
+
+struct table {
+	char *name;             /* qualified, and quoted where needed: format('%I.%I'), as in postrider.outbox */
+	uint32_t oid;
+	bool partitioned;
+	struct table_column columns[FIELD_EXTRA];
+	struct table_column order;      /* the column of order */
+	struct table_column *extra;     /* named by templates, in the order in which route_columns gives them */
+	size_t n_extra;
+	/* "o.id::text, o.entity_id::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is
+	 * the alias of the table. */
+	char *select_list;
+};
+
+/* Looks the table up and compares it with the settings. `extra` are column names that templates use. What is missing
+ * (table, id, entity, payload, any column that the user named or a template uses) is an ERROR_CONFIG whose message
+ * names the setting with file:line:column and whose hint is the SQL or setting that mends it. */
+bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+		struct table **ret, struct error *err);
+void table_free(struct table *t);
+void table_freep(struct table **t);
+
+/* The number of the table in postrider.outbox: the seed of its locks, the key of postrider.retry, the payload of its
+ * notifications and the end of its bell's name, postrider.bell_<number>. ERROR_CONFIG where `init` has not been. */
+bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err);
+
+/* For `check`: privileges on the table and on the schema postrider, types that can be ordered, the indexes that readers
+ * walk, nullable keys, sequence cache, the wake-up trigger. Whether the schema's version fits (migrate_version_check)
+ * is the caller's to say, once for all tables. */
+void table_check(PGconn *conn, const struct outbox_config *outbox, const struct table *t,
+		 struct finding_list *findings);
+
+#endif
