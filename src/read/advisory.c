@@ -1,0 +1,589 @@
+/* The reader `advisory`: a 64-bit advisory lock per entity, held by the session from claim to settle.
+ *
+ * The order of steps is the whole safety of it:
+ *   lock, then read      Rows are read by a later statement than the one that locked, so with a newer snapshot: whatever
+ *                        the last holder deleted before it unlocked is seen as deleted.
+ *   delete, then unlock  The delete has committed before the lock goes.
+ *   never twice          A session's own lock is no obstacle to it, so entities in the window are left out by name.
+ *   all or nothing       When the session ends the server drops its locks, so nothing that was claimed is ours any more.
+ *
+ * One exchange is one round trip of two transactions:
+ *   1. settle   the rider's writes, holds, cleared retries, DELETE; and a session variable takes the exchange's number,
+ *               which a rolled back transaction does not do
+ *   2. claim    unlock (only if 1 committed), lock candidates and remember them in a session variable, read their rows
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "pg/conn.h"
+#include "pg/exec.h"
+#include "read/reader.h"
+#include "read/sql.h"
+
+/* Every entity in flight is a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
+ * takes no more of them than this, and a worker has at most two claims in flight. */
+enum { ENTITIES_MAX = 128 };
+
+#define PARAM_CEILING ((size_t)256 << 20)
+
+enum statement { ST_SETTLE, ST_HOLD, ST_CLEAR, ST_UNLOCK, ST_CLAIM, ST_READ, ST_COUNT };
+
+static const struct {
+	const char *name;
+	const char *doing;
+	const char *sql;
+} statements[ST_COUNT] = {
+	[ST_SETTLE] = { "postrider_settle", "delete published rows",
+		/* $1 ids, $2 number of the exchange */
+		"WITH gone AS (DELETE FROM {table} o WHERE o.{id} = ANY ($1::{id_type}[]) RETURNING 1)"
+		" SELECT count(*), set_config('postrider.settled', $2::text, false) FROM gone" },
+
+	[ST_HOLD] = { "postrider_hold", "hold back a failing entity",
+		/* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms, $7 number of the exchange */
+		"WITH held AS (INSERT INTO postrider.retry AS r (outbox, entity, row_id, attempts, kind, error,"
+		"    first_failed_at, last_failed_at, retry_at)"
+		" VALUES ({outbox}, $1::text, $2::text, $3::int, $4::text, $5::text, now(), now(),"
+		"    now() + $6::bigint * interval '1 millisecond')"
+		" ON CONFLICT (outbox, entity) DO UPDATE SET row_id = excluded.row_id, attempts = excluded.attempts,"
+		"    kind = excluded.kind, error = excluded.error, last_failed_at = now(), retry_at = excluded.retry_at,"
+		"    first_failed_at = CASE WHEN r.row_id = excluded.row_id THEN r.first_failed_at ELSE now() END"
+		" RETURNING 1)"
+		" SELECT count(*), set_config('postrider.settled', $7::text, false) FROM held" },
+
+	[ST_CLEAR] = { "postrider_clear", "clear retries",
+		/* $1 entities */
+		"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = ANY ($1::text[])" },
+
+	[ST_UNLOCK] = { "postrider_unlock", "unlock settled entities",
+		/* $1 entities of settled rows, $2 number of the exchange, $3 entities that had no row for us */
+		"SELECT count(*) FILTER (WHERE pg_advisory_unlock(hashtextextended(u.e, {oid})))"
+		" FROM (SELECT unnest($1::text[]) WHERE current_setting('postrider.settled', true) = $2::text"
+		"       UNION ALL SELECT unnest($3::text[])) u(e)" },
+
+	[ST_CLAIM] = { "postrider_claim", "claim entities",
+		/* $1 hand, $2 how many entities, $3 entities held by this session, $4 those that the unlock above releases if the
+		 * settle committed, $5 number of the exchange.
+		 *
+		 * Walks distinct entities by index from the hand to the end, then from the start to the hand: one index descent
+		 * each, however many rows an entity has, and no more of them than are needed. CASE fixes the order of the tests:
+		 * the lock is tried last, and only for entities that pass all others. */
+		"WITH RECURSIVE ahead(e) AS ("
+		"  (SELECT o.{key} FROM {table} o WHERE o.{key} > $1::{key_type} ORDER BY o.{key} LIMIT 1)"
+		"  UNION ALL"
+		"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e ORDER BY o.{key} LIMIT 1)"
+		"    FROM ahead a WHERE a.e IS NOT NULL"
+		"), behind(e) AS ("
+		"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL ORDER BY o.{key} LIMIT 1)"
+		"  UNION ALL"
+		"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e ORDER BY o.{key} LIMIT 1)"
+		"    FROM behind b WHERE b.e IS NOT NULL AND ($1 IS NULL OR b.e < $1)"
+		"), candidate(e) AS MATERIALIZED ("
+		"  SELECT w.e FROM (SELECT a.e FROM ahead a WHERE a.e IS NOT NULL"
+		"                   UNION ALL"
+		"                   SELECT b.e FROM behind b WHERE b.e IS NOT NULL AND ($1 IS NULL OR b.e <= $1)) w"
+		"  LIMIT 1000"
+		"), locked(e) AS ("
+		"  SELECT c.e FROM candidate c WHERE CASE"
+		"    WHEN c.e::text IN (SELECT unnest($3::text[])) THEN false"
+		"    WHEN c.e::text IN (SELECT unnest($4::text[]))"
+		"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::text THEN false"
+		"    WHEN EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"
+		"                   AND r.retry_at > now()"
+		"                   AND EXISTS (SELECT FROM {table} o WHERE o.{id} = r.row_id::{id_type})) THEN false"
+		"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"
+		"  LIMIT $2::int"
+		"), taken AS MATERIALIZED ("
+		"  SELECT array_agg(l.e) AS entities, count(*)::int AS n,"
+		"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), false) FROM locked l"
+		") SELECT e.e::text, pg_backend_pid(),"
+		"   CASE WHEN t.n = $2::int THEN t.entities[t.n]::text"
+		"        ELSE (SELECT (array_agg(c.e))[count(*)]::text FROM candidate c) END,"
+		"   CASE WHEN t.n = $2::int THEN false ELSE (SELECT count(*) < 1000 FROM candidate) END"
+		" FROM taken t LEFT JOIN unnest(t.entities) e(e) ON true" },
+
+	[ST_READ] = { "postrider_read", "read rows",
+		/* $1 rows, $2 bytes, $3 rows of one entity */
+		"SELECT {fields}, o.postrider_attempts::text"
+		" FROM (SELECT o.*,"
+		"         (SELECT CASE WHEN r.row_id = o.{id}::text THEN r.attempts ELSE 0 END FROM postrider.retry r"
+		"           WHERE r.outbox = {outbox} AND r.entity = c.e::text) AS postrider_attempts,"
+		"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
+		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
+		"       CROSS JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $3::int) o"
+		"       LIMIT $1::int) o"
+		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $2::bigint" },
+};
+
+/* What the results of an exchange are, in order. */
+enum step { STEP_SETTLE, STEP_SETTLE_SYNC, STEP_UNLOCK, STEP_CLAIM, STEP_READ, STEP_CLAIM_SYNC };
+
+struct reader {
+	PGconn *conn;
+	const struct reader_env *env;
+	char *identity;
+	int backend_pid;
+	char *sql[ST_COUNT];
+
+	char *hand;                     /* where the next walk starts; NULL: at the lowest entity */
+	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
+
+	uint64_t number;                /* of the exchange */
+	enum step steps[8];
+	uint32_t n_steps, step;
+	uint32_t settle_results;        /* results that belong to STEP_SETTLE and have not come */
+	bool busy;
+	struct answer answer;
+	PGresult *claimed;              /* the entities that were locked, in the order of their rows */
+
+	/* Parameters that are array literals, kept for their memory. */
+	struct buf ids, cleared, held, releasing;
+	struct buf idle;                /* locked entities that had no row for us: unlocked by the next exchange */
+};
+
+/* Fields of the answer to ST_CLAIM, one row per entity or one with a NULL entity. */
+enum { CLAIM_ENTITY, CLAIM_PID, CLAIM_HAND, CLAIM_EXHAUSTED };
+
+/* --- array literals ------------------------------------------------------------------------------------------- */
+
+static void array_open(struct buf *b)
+{
+	buf_clear(b);
+	buf_add_char(b, '{');
+}
+
+static void array_add(struct buf *b, struct slice element)
+{
+	if (b->len > 1)
+		buf_add_char(b, ',');
+	buf_add_array_element(b, element);
+}
+
+static void array_close(struct buf *b)
+{
+	buf_add_char(b, '}');
+}
+
+static bool array_is_empty(const struct buf *b)
+{
+	return b->len <= 2;
+}
+
+/* --- opening -------------------------------------------------------------------------------------------------- */
+
+/* Session locks need a session. A pooler that shares server connections between clients would let two workers hold "the
+ * same" lock, and nothing would show it. */
+static bool check_session(struct reader *r, struct error *err)
+{
+	bool pooled;
+
+	if (!pg_is_pooled(r->conn, &pooled, err))
+		return false;
+	if (!pooled || r->env->database->pooler == DATABASE_POOLER_SESSION)
+		return true;
+	error_set(err, ERROR_CONFIG, "a connection pooler stands between postrider and the server, and the reader advisory"
+		  " needs a session of its own");
+	return error_hint(err, "connect to the server directly; or, if the pooler is in session mode, set"
+			  " database.pooler: session");
+}
+
+static bool find_outbox(struct reader *r, int *ret, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	if (!pg_query(r->conn, "look up the outbox", "SELECT id FROM postrider.outbox WHERE table_name = $1", 1,
+		      (const char *const[]){ r->env->table->name }, &res, err))
+		return false;
+	if (PQntuples(res) == 0) {
+		error_set(err, ERROR_CONFIG, "table %s is not registered as an outbox", r->env->table->name);
+		return error_hint(err, "postrider init --existing %s", r->env->table->name);
+	}
+	*ret = atoi(PQgetvalue(res, 0, 0));
+	return true;
+}
+
+static bool prepare(struct reader *r, struct error *err)
+{
+	int outbox = 0;
+
+	if (!find_outbox(r, &outbox, err))
+		return false;
+	for (int i = 0; i < ST_COUNT; i++) {
+		_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+		r->sql[i] = sql_for_table(statements[i].sql, r->env->table, outbox);
+		res = PQprepare(r->conn, statements[i].name, r->sql[i], 0, NULL);
+		if (PQresultStatus(res) != PGRES_COMMAND_OK)
+			return pg_error(r->conn, res, statements[i].doing, err);
+	}
+	return true;
+}
+
+/* Workers that start together would all try the same first entities; some page of the table gives each another start.
+ * An empty answer (a small table) is as good as any. */
+static bool choose_start(struct reader *r, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	_cleanup_(mem_freep) char *sql = sql_for_table(
+		"SELECT o.{key}::text FROM {table} o TABLESAMPLE SYSTEM (0.1) WHERE o.{key} IS NOT NULL LIMIT 1",
+		r->env->table, 0);
+
+	if (!pg_query(r->conn, "choose where to start", sql, 0, NULL, &res, err))
+		return false;
+	if (PQntuples(res) == 1)
+		r->hand = mem_strdup(PQgetvalue(res, 0, 0));
+	return true;
+}
+
+static void advisory_close(struct reader *r)
+{
+	if (!r)
+		return;
+	pg_closep(&r->conn);    /* with the session go its locks */
+	PQclear(r->answer.rows);
+	for (int i = 0; i < ST_COUNT; i++)
+		free(r->sql[i]);
+	buf_release(&r->ids);
+	buf_release(&r->cleared);
+	buf_release(&r->held);
+	buf_release(&r->releasing);
+	buf_release(&r->idle);
+	PQclear(r->claimed);
+	free(r->hand);
+	free(r->identity);
+	free(r);
+}
+
+static bool advisory_open(const struct reader_env *env, struct reader **ret, struct error *err)
+{
+	struct reader *r = mem_new(struct reader);
+
+	r->env = env;
+	r->rows_per_entity = 1;
+	buf_init(&r->ids, PARAM_CEILING);
+	buf_init(&r->cleared, PARAM_CEILING);
+	buf_init(&r->held, PARAM_CEILING);
+	buf_init(&r->releasing, PARAM_CEILING);
+	buf_init(&r->idle, PARAM_CEILING);
+	if (!pg_connect(env->database, env->purpose, env->interrupt_fd, &r->conn, err) ||
+	    !pg_apply_reader_settings(r->conn, env->database, err) || !check_session(r, err) || !prepare(r, err) ||
+	    !choose_start(r, err)) {
+		advisory_close(r);
+		return false;
+	}
+	r->identity = pg_identity(r->conn);
+	array_open(&r->idle);
+	if (PQsetnonblocking(r->conn, 1) != 0 || PQenterPipelineMode(r->conn) != 1) {
+		pg_error(r->conn, NULL, "start pipelining", err);
+		advisory_close(r);
+		return false;
+	}
+	*ret = r;
+	return true;
+}
+
+static const char *advisory_identity(const struct reader *r)
+{
+	return r->identity;
+}
+
+/* --- sending -------------------------------------------------------------------------------------------------- */
+
+static bool send_prepared(struct reader *r, enum statement st, int n, const char *const *params, int binary, struct error *err)
+{
+	if (PQsendQueryPrepared(r->conn, statements[st].name, n, params, NULL, NULL, binary) != 1)
+		return pg_error(r->conn, NULL, statements[st].doing, err);
+	return true;
+}
+
+static void expect(struct reader *r, enum step step)
+{
+	r->steps[r->n_steps++] = step;
+}
+
+static bool send_sync(struct reader *r, enum step step, struct error *err)
+{
+	expect(r, step);
+	if (PQpipelineSync(r->conn) != 1)
+		return pg_error(r->conn, NULL, "send", err);
+	return true;
+}
+
+static bool send_holds(struct reader *r, const struct exchange *x, const char *number, struct error *err)
+{
+	for (uint32_t i = 0; i < x->n_holds; i++) {
+		const struct event *ev = x->holds[i].event;
+		_cleanup_(mem_freep) char *entity = mem_strndup(ev->entity.ptr, ev->entity.len);
+		_cleanup_(mem_freep) char *id = mem_strndup(ev->id.ptr, ev->id.len);
+		_cleanup_(mem_freep) char *attempts = mem_printf("%u", x->holds[i].attempts);
+		_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)x->holds[i].delay_ms);
+		const char *params[] = { entity, id, attempts, error_kind_name(ev->failure->kind),
+					 ev->failure->message, delay, number };
+
+		if (!send_prepared(r, ST_HOLD, ARRAY_SIZE(params), params, 0, err))
+			return false;
+		r->settle_results++;
+	}
+	return true;
+}
+
+/* Fills the parameters that come from delivered rows: their ids, entities whose claim ends with them, and entities whose
+ * earlier failures are over. */
+static void collect_done(struct reader *r, const struct exchange *x)
+{
+	array_open(&r->ids);
+	array_open(&r->cleared);
+	array_open(&r->releasing);
+	for (uint32_t i = 0; i < x->n_done; i++) {
+		const struct event *ev = x->done[i];
+
+		array_add(&r->ids, ev->id);
+		if (!window_ends_lane(ev))
+			continue;
+		array_add(&r->releasing, ev->entity);
+		if (ev->retried)
+			array_add(&r->cleared, ev->entity);
+	}
+	for (uint32_t i = 0; i < x->n_holds; i++)
+		array_add(&r->releasing, x->holds[i].event->entity);
+	array_close(&r->ids);
+	array_close(&r->cleared);
+	array_close(&r->releasing);
+}
+
+static bool send_settle(struct reader *r, const struct exchange *x, const char *number, struct error *err)
+{
+	uint32_t results = 0;
+
+	r->settle_results = 0;
+	if (x->rider.driver && x->n_done > 0 &&
+	    !x->rider.driver->ride(x->rider.sink, r->conn, x->done, x->n_done, &results, err))
+		return false;
+	r->settle_results += results;
+	if (!array_is_empty(&r->cleared)) {
+		if (!send_prepared(r, ST_CLEAR, 1, (const char *const[]){ buf_str(&r->cleared) }, 0, err))
+			return false;
+		r->settle_results++;
+	}
+	if (!send_holds(r, x, number, err))
+		return false;
+	if (x->n_done > 0) {
+		if (!send_prepared(r, ST_SETTLE, 2, (const char *const[]){ buf_str(&r->ids), number }, 0, err))
+			return false;
+		r->settle_results++;
+	}
+	expect(r, STEP_SETTLE);
+	return send_sync(r, STEP_SETTLE_SYNC, err);
+}
+
+static void add_held(void *arg, struct slice entity)
+{
+	array_add(arg, entity);
+}
+
+/* How many entities to lock for that many rows. Locking too many costs unlocking them; too few, another trip. */
+static uint32_t entities_for(const struct reader *r, uint32_t rows)
+{
+	double n = (double)rows / r->rows_per_entity + 1;
+
+	return n < ENTITIES_MAX ? (uint32_t)n : ENTITIES_MAX;
+}
+
+static bool send_claim(struct reader *r, const struct exchange *x, const char *number, struct error *err)
+{
+	_cleanup_(mem_freep) char *entities = mem_printf("%u", entities_for(r, x->want_rows));
+	_cleanup_(mem_freep) char *rows = mem_printf("%u", x->want_rows);
+	_cleanup_(mem_freep) char *bytes = mem_printf("%zu", x->want_bytes);
+	_cleanup_(mem_freep) char *per_entity = mem_printf("%lld", (long long)r->env->outbox->entity_max_rows);
+
+	array_open(&r->held);
+	window_each_lane(x->window, add_held, &r->held);
+	array_close(&r->held);
+	if (!send_prepared(r, ST_CLAIM, 5,
+		  (const char *const[]){ r->hand, entities, buf_str(&r->held), buf_str(&r->releasing), number }, 0, err) ||
+	    !send_prepared(r, ST_READ, 3, (const char *const[]){ rows, bytes, per_entity }, 1, err))
+		return false;
+	expect(r, STEP_CLAIM);
+	expect(r, STEP_READ);
+	return true;
+}
+
+static bool advisory_begin(struct reader *r, const struct exchange *x, struct error *err)
+{
+	_cleanup_(mem_freep) char *number = mem_printf("%llu", (unsigned long long)++r->number);
+
+	r->n_steps = r->step = 0;
+	r->answer = (struct answer){ .settled = true };
+	collect_done(r, x);
+	if ((x->n_done > 0 || x->n_holds > 0) && !send_settle(r, x, number, err))
+		return false;
+	array_close(&r->idle);
+	if (!array_is_empty(&r->releasing) || !array_is_empty(&r->idle)) {
+		if (!send_prepared(r, ST_UNLOCK, 3, (const char *const[]){ buf_str(&r->releasing), number, buf_str(&r->idle) }, 0,
+			  err))
+			return false;
+		expect(r, STEP_UNLOCK);
+	}
+	array_open(&r->idle);
+	if (x->want_rows > 0 && !send_claim(r, x, number, err))
+		return false;
+	/* Even with nothing to do this is worth sending: it shows the server that we are not frozen. */
+	if (!send_sync(r, STEP_CLAIM_SYNC, err))
+		return false;
+	if (PQflush(r->conn) < 0)
+		return pg_error(r->conn, NULL, "send", err);
+	r->busy = true;
+	return true;
+}
+
+/* --- receiving ------------------------------------------------------------------------------------------------ */
+
+static int advisory_pollfd(const struct reader *r, short *ret_events)
+{
+	*ret_events = POLLIN;
+	/* Not all of a large exchange may have fitted into the socket. */
+	if (r->busy && PQflush(r->conn) > 0)
+		*ret_events |= POLLOUT;
+	return PQsocket(r->conn);
+}
+
+static struct slice field(const PGresult *res, int row, int column)
+{
+	return (struct slice){ PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column) };
+}
+
+/* Entities that were locked and have no row in this claim are given back. Rows usually come in the order in which their
+ * entities were locked, so the search starts where the last one ended; nothing depends on that order. */
+static void find_idle(struct reader *r)
+{
+	bool served[ENTITIES_MAX] = { false };
+	int n_entities = PQgetisnull(r->claimed, 0, CLAIM_ENTITY) ? 0 : PQntuples(r->claimed);
+	int n_rows = PQntuples(r->answer.rows), n_served = 0, next = 0;
+
+	for (int row = 0; row < n_rows; row++) {
+		struct slice entity = field(r->answer.rows, row, FIELD_ENTITY);
+
+		if (row > 0 && slice_equal(entity, field(r->answer.rows, row - 1, FIELD_ENTITY)))
+			continue;
+		while (!slice_equal(entity, field(r->claimed, next % n_entities, CLAIM_ENTITY)))
+			next++;
+		served[next++ % n_entities] = true;
+		n_served++;
+	}
+	for (int i = 0; i < n_entities; i++)
+		if (!served[i])
+			array_add(&r->idle, field(r->claimed, i, CLAIM_ENTITY));
+	if (n_served > 0)
+		r->rows_per_entity = 0.5 * r->rows_per_entity + 0.5 * (double)n_rows / n_served;
+	/* They may have rows that did not fit into this claim. */
+	if (r->idle.len > 1)
+		r->answer.exhausted = false;
+}
+
+static bool take_claim(struct reader *r, PGresult *res, struct error *err)
+{
+	int pid = atoi(PQgetvalue(res, 0, CLAIM_PID));
+
+	PQclear(r->claimed);
+	r->claimed = res;
+	if (r->backend_pid != 0 && pid != r->backend_pid) {
+		error_set(err, ERROR_CONFIG, "the session changed under its locks: a pooler shares server connections");
+		return error_hint(err, "connect to the server directly, or put the pooler into session mode");
+	}
+	r->backend_pid = pid;
+	free(r->hand);
+	r->hand = PQgetisnull(res, 0, CLAIM_HAND) ? NULL : mem_strdup(PQgetvalue(res, 0, CLAIM_HAND));
+	r->answer.exhausted = PQgetvalue(res, 0, CLAIM_EXHAUSTED)[0] == 't';
+	return true;
+}
+
+/* A settle that failed leaves everything as it was: nothing deleted, nothing unlocked. */
+static void take_settle(struct reader *r, const PGresult *res)
+{
+	ExecStatusType status = PQresultStatus(res);
+
+	if (status == PGRES_FATAL_ERROR && r->answer.settled) {
+		pg_error(r->conn, res, statements[ST_SETTLE].doing, &r->answer.settle_error);
+		r->answer.settled = false;
+	}
+}
+
+static const enum statement claim_statements[] = {
+	[STEP_UNLOCK] = ST_UNLOCK,
+	[STEP_CLAIM] = ST_CLAIM,
+	[STEP_READ] = ST_READ,
+};
+
+/* Takes over `res`. */
+static bool take_result(struct reader *r, PGresult *res, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *owned = res;
+	ExecStatusType status = PQresultStatus(res);
+	enum step step = r->steps[r->step];
+
+	if (step == STEP_SETTLE) {
+		take_settle(r, res);
+		if (--r->settle_results == 0)
+			r->step++;
+		return true;
+	}
+	if (step == STEP_SETTLE_SYNC || step == STEP_CLAIM_SYNC) {
+		if (status != PGRES_PIPELINE_SYNC)
+			return pg_error(r->conn, res, "settle and claim", err);
+		r->step++;
+		return true;
+	}
+	if (status != PGRES_TUPLES_OK)
+		return pg_error(r->conn, res, statements[claim_statements[step]].doing, err);
+	r->step++;
+	if (step == STEP_CLAIM)
+		return take_claim(r, TAKE_PTR(owned), err);
+	if (step == STEP_READ) {
+		r->answer.rows = TAKE_PTR(owned);
+		find_idle(r);
+	}
+	return true;
+}
+
+static bool advisory_receive(struct reader *r, bool *ret_complete, struct answer *ret, struct error *err)
+{
+	*ret_complete = false;
+	if (PQconsumeInput(r->conn) != 1)
+		return pg_error(r->conn, NULL, "hear from the server", err);
+	if (PQflush(r->conn) < 0)
+		return pg_error(r->conn, NULL, "send", err);
+	while (r->busy && !PQisBusy(r->conn)) {
+		PGresult *res = PQgetResult(r->conn);
+
+		/* NULL ends the results of one statement; a lost connection ends them all. */
+		if (!res) {
+			if (PQstatus(r->conn) == CONNECTION_BAD)
+				return pg_error(r->conn, NULL, "hear from the server", err);
+			continue;
+		}
+		if (!take_result(r, res, err))
+			return false;
+		if (r->step == r->n_steps) {
+			r->busy = false;
+			*ret = r->answer;
+			r->answer = (struct answer){ 0 };
+			*ret_complete = true;
+		}
+	}
+	return true;
+}
+
+const struct reader_driver reader_advisory = {
+	.name = "advisory",
+	.summary = "an advisory lock per entity; claims write nothing",
+	.open = advisory_open,
+	.close = advisory_close,
+	.identity = advisory_identity,
+	.begin = advisory_begin,
+	.pollfd = advisory_pollfd,
+	.receive = advisory_receive,
+};

@@ -1,0 +1,51 @@
+#include "read/sql.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define SQL_CEILING ((size_t)1 << 20)
+
+char *sql_for_table(const char *sql, const struct table *t, int outbox)
+{
+	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
+	_cleanup_(mem_freep) char *number = mem_printf("%d", outbox);
+	const struct {
+		const char *name, *text;
+	} names[] = {
+		{ "table", t->name },
+		{ "key", t->columns[FIELD_ENTITY].quoted },
+		{ "key_type", t->columns[FIELD_ENTITY].type },
+		{ "id", t->columns[FIELD_ID].quoted },
+		{ "id_type", t->columns[FIELD_ID].type },
+		{ "order", t->order.quoted },
+		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
+		{ "fields", t->select_list },
+		{ "oid", oid },
+		{ "outbox", number },
+	};
+	struct buf out;
+
+	buf_init(&out, SQL_CEILING);
+	while (*sql) {
+		const char *end = *sql == '{' ? strchr(sql, '}') : NULL;
+		size_t i = 0, len = end ? (size_t)(end - sql - 1) : 0;
+
+		/* '{}' is an empty array of PostgreSQL, not a name. */
+		if (len == 0) {
+			buf_add_char(&out, *sql++);
+			continue;
+		}
+		while (i < ARRAY_SIZE(names) && !slice_equal(slice_of(names[i].name), (struct slice){ sql + 1, len }))
+			i++;
+		if (i == ARRAY_SIZE(names))
+			abort();
+		buf_add_str(&out, names[i].text);
+		sql = end + 1;
+	}
+	return buf_take(&out);
+}

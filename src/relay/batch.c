@@ -1,0 +1,37 @@
+#include "relay/batch.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+struct batch *batch_new(PGresult *rows, uint32_t count)
+{
+	struct batch *b = mem_new(struct batch);
+
+	b->rows = rows;
+	arena_init(&b->arena);
+	b->events = arena_alloc(&b->arena, sizeof(struct event) * count);
+	b->count = b->live = count;
+	for (uint32_t i = 0; i < count; i++)
+		b->events[i].batch = b;
+	return b;
+}
+
+void batch_free(struct batch *b)
+{
+	if (!b)
+		return;
+	PQclear(b->rows);
+	arena_release(&b->arena);
+	free(b);
+}
+
+void batch_release_event(struct event *ev)
+{
+	struct batch *b = ev->batch;
+
+	free(ev->failure);
+	ev->failure = NULL;
+	if (--b->live == 0)
+		batch_free(b);
+}

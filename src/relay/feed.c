@@ -1,0 +1,403 @@
+#include "relay/feed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "relay/batch.h"
+#include "relay/verdict.h"
+
+enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
+enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20 };
+
+void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
+{
+	*f = (struct feed){ .env = *env, .window = window, .hungry = true };
+	f->claim_rows = (uint32_t)env->reader.outbox->batch_size;
+	/* Three beats before the server takes us for frozen. */
+	f->beat_ms = env->reader.database->idle_session_timeout_ms > 0 ?
+			     env->reader.database->idle_session_timeout_ms / 3 :
+			     CLOCK_NEVER;
+	f->seed = env->reader.seed;
+	backoff_init(&f->backoff, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, random_next(&f->seed));
+}
+
+void feed_release(struct feed *f)
+{
+	if (f->reader)
+		f->env.driver->close(f->reader);
+	free(f->done);
+	free(f->holds);
+}
+
+bool feed_connected(const struct feed *f)
+{
+	return f->reader != NULL;
+}
+
+bool feed_idle(const struct feed *f)
+{
+	return !f->busy && f->window->rows == f->window->orphans;
+}
+
+void feed_drain(struct feed *f)
+{
+	f->draining = true;
+	f->hungry = false;
+}
+
+/* --- the connection ------------------------------------------------------------------------------------------- */
+
+static const char *outbox_name(const struct feed *f)
+{
+	return f->env.reader.outbox->name;
+}
+
+/* Without its connection nothing is ours: others may claim it this moment. Rows on their way out arrive once more. */
+static void lose(struct feed *f, const struct error *err, int64_t now)
+{
+	if (f->reader)
+		f->env.driver->close(f->reader);
+	f->reader = NULL;
+	f->busy = false;
+	f->n_done = f->n_holds = 0;
+	window_abandon(f->window);
+	f->retry_at_ms = now + backoff_next(&f->backoff);
+	if (f->lost)
+		return;
+	f->lost = true;
+	if (err->kind == ERROR_TRANSPORT || err->kind == ERROR_LOST)
+		log_warn("database.lost", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_ERROR(err));
+	else
+		log_error("database.refused", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_ERROR(err));
+}
+
+static void reconnect(struct feed *f, int64_t now)
+{
+	struct error err = { 0 };
+
+	if (now < f->retry_at_ms)
+		return;
+	if (!f->env.driver->open(&f->env.reader, &f->reader, &err)) {
+		/* Somebody woke us to do something else first. */
+		if (err.kind == ERROR_LOST)
+			return;
+		lose(f, &err, clock_ms());
+		return;
+	}
+	f->settle_failing = false;
+	f->hungry = !f->draining;
+	f->last_exchange_ms = now;
+}
+
+/* --- before an exchange --------------------------------------------------------------------------------------- */
+
+static uint32_t in_flight(const struct feed *f)
+{
+	return f->window->rows - f->window->delivered.count - f->window->held.count;
+}
+
+/* Two claims fit into the window, so that one can be fetched while the other is on its way. */
+static bool has_room(const struct feed *f)
+{
+	const struct outbox_config *o = f->env.reader.outbox;
+
+	return in_flight(f) + f->claim_rows <= 2 * (uint32_t)o->batch_max &&
+	       f->window->bytes <= (size_t)o->in_flight_bytes / 2;
+}
+
+/* Settling waits for company only while more is being fetched anyway. */
+static bool should_settle(const struct feed *f)
+{
+	uint32_t waiting = f->window->delivered.count + f->window->held.count;
+
+	if (waiting == 0)
+		return false;
+	return !f->hungry || in_flight(f) == 0 || has_room(f) ||
+	       waiting >= (uint32_t)f->env.reader.outbox->batch_max / 2;
+}
+
+static void log_hold(struct feed *f, const struct hold *h, int64_t now)
+{
+	const struct event *ev = h->event;
+	uint32_t suppressed;
+
+	if (limiter_allow(&f->refusals, REFUSALS_LOGGED_PER_SECOND, now, &suppressed))
+		log_error("row.refused", F_STR("outbox", outbox_name(f)), F_SLICE("id", ev->id),
+			  F_SLICE("entity", ev->entity), F_SLICE("topic", ev->topic), F_INT("attempts", h->attempts),
+			  F_INT("retry_in_ms", h->delay_ms), F_INT("suppressed", suppressed), F_ERROR(ev->failure));
+}
+
+static void take_holds(struct feed *f, int64_t now)
+{
+	struct event_list held = window_take(&f->window->held, UINT32_MAX);
+
+	if (held.count > f->holds_room) {
+		f->holds_room = held.count;
+		f->holds = mem_resize(f->holds, held.count * sizeof(*f->holds));
+	}
+	f->n_holds = 0;
+	for (struct event *ev = held.first; ev; ev = ev->next) {
+		struct hold *h = &f->holds[f->n_holds++];
+
+		h->event = ev;
+		h->attempts = ev->attempt + (verdict_of(ev->failure->kind)->counts ? 1 : 0);
+		h->delay_ms = verdict_delay_ms(h->attempts, &f->seed);
+		bell_due(f->env.bell, now + h->delay_ms);
+		log_hold(f, h, now);
+	}
+}
+
+static void take_done(struct feed *f)
+{
+	struct event_list done = window_take(&f->window->delivered, f->one_by_one > 0 ? 1 : UINT32_MAX);
+
+	if (done.count > f->done_room) {
+		f->done_room = done.count;
+		f->done = mem_resize(f->done, done.count * sizeof(*f->done));
+	}
+	f->n_done = 0;
+	for (struct event *ev = done.first; ev; ev = ev->next)
+		f->done[f->n_done++] = ev;
+}
+
+static void begin(struct feed *f, bool claim, int64_t now)
+{
+	struct exchange x = { .rider = f->rider, .window = f->window };
+	struct error err = { 0 };
+
+	take_done(f);
+	/* A held row ends its lane: what is delivered ahead of it must be settled before, or with it. */
+	if (f->window->delivered.count == 0)
+		take_holds(f, now);
+	x.done = f->done;
+	x.n_done = f->n_done;
+	x.holds = f->holds;
+	x.n_holds = f->n_holds;
+	if (claim) {
+		size_t budget = (size_t)f->env.reader.outbox->in_flight_bytes;
+
+		x.want_rows = f->claim_rows;
+		x.want_bytes = budget > f->window->bytes ? budget - f->window->bytes : 1;
+		f->seen_rings = bell_rings(f->env.bell);
+	}
+	f->asked_rows = x.want_rows;
+	f->busy = true;
+	f->last_exchange_ms = now;
+	if (!f->env.driver->begin(f->reader, &x, &err))
+		lose(f, &err, now);
+}
+
+/* --- after an exchange ---------------------------------------------------------------------------------------- */
+
+static void finish_settled(struct feed *f)
+{
+	for (uint32_t i = 0; i < f->n_done; i++)
+		window_done(f->window, f->done[i]);
+	for (uint32_t i = 0; i < f->n_holds; i++)
+		window_done(f->window, (struct event *)f->holds[i].event);
+	f->settled += f->n_done;
+	if (f->one_by_one > 0 && f->n_done > 0)
+		f->one_by_one--;
+	if (f->settle_failing)
+		log_info("settle.back", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker));
+	f->settle_failing = false;
+}
+
+static void give_back_unsettled(struct feed *f)
+{
+	struct event_list done = { 0 }, held = { 0 };
+
+	for (uint32_t i = f->n_done; i-- > 0;)
+		window_return(&done, (struct event_list){ f->done[i], f->done[i], 1 });
+	for (uint32_t i = f->n_holds; i-- > 0;) {
+		struct event *ev = (struct event *)f->holds[i].event;
+
+		window_return(&held, (struct event_list){ ev, ev, 1 });
+	}
+	window_return(&f->window->delivered, done);
+	window_return(&f->window->held, held);
+}
+
+/* The settling transaction was rolled back; the rows are still ours. Either the rider's side refuses one of them, which
+ * settling them singly finds, or the server could not do it now (a lock, a missing right) and will be asked again. */
+static void retry_settle(struct feed *f, const struct error *why, int64_t now)
+{
+	struct event *refused = NULL;
+
+	if (why->kind == ERROR_REJECTED && f->n_done == 1)
+		refused = f->done[0];
+	else if (why->kind == ERROR_REJECTED && f->n_done > 1)
+		f->one_by_one = f->n_done;
+	else
+		f->retry_at_ms = now + backoff_next(&f->backoff);
+	give_back_unsettled(f);
+	if (refused) {
+		f->one_by_one -= f->one_by_one > 0;
+		refused->failure = mem_new(struct error);
+		*refused->failure = *why;
+		window_refused(f->window, refused);
+		return;
+	}
+	if (why->kind != ERROR_REJECTED && !f->settle_failing) {
+		log_warn("settle.failed", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_ERROR(why));
+		f->settle_failing = true;
+	}
+}
+
+/* One row of the claim: its message, or the reason why there is none. */
+static bool fill_event(struct feed *f, struct batch *b, uint32_t row)
+{
+	struct event *ev = &b->events[row];
+	int attempts_field = PQnfields(b->rows) - 1;
+	struct error err = { 0 };
+
+	ev->outcomes = f->env.outcomes;
+	if (!PQgetisnull(b->rows, (int)row, attempts_field)) {
+		ev->retried = true;
+		ev->attempt = (uint32_t)strtoul(PQgetvalue(b->rows, (int)row, attempts_field), NULL, 10);
+		ev->alone = ev->attempt > 0;
+	}
+	if (route_row(f->env.route, b, row, &err))
+		return true;
+	ev->failure = mem_new(struct error);
+	*ev->failure = err;
+	return false;
+}
+
+static void admit_rows(struct feed *f, PGresult *rows)
+{
+	struct batch *b = batch_new(rows, (uint32_t)PQntuples(rows));
+	bool refused = false;
+
+	for (uint32_t i = 0; i < b->count; i++) {
+		refused |= !fill_event(f, b, i);
+		window_admit(f->window, &b->events[i]);
+	}
+	/* Only when all rows are in: what stands behind a refused row leaves with it, its own failure forgotten. The refused
+	 * row itself stays until it is recorded, and with it the batch. */
+	for (uint32_t i = 0; refused && i < b->count; i++)
+		if (b->events[i].failure)
+			window_refused(f->window, &b->events[i]);
+}
+
+/* An answer shows that all is well again, which a connection alone does not. */
+static void recovered(struct feed *f)
+{
+	if (f->lost)
+		log_info("database.back", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker),
+			 F_INT("tries", f->backoff.tries));
+	f->lost = false;
+	backoff_reset(&f->backoff);
+}
+
+/* Whether to claim again at once. Everything in reach may be claimed by others; looking again and again does not change
+ * that, so after some misses we wait a little. */
+static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, int64_t now)
+{
+	f->misses = rows > 0 ? 0 : f->misses + 1;
+	f->hungry = !a->exhausted && !f->draining;
+	bell_claimed(f->env.bell, rows, now);
+	if (f->hungry && f->misses >= MISSES_MAX) {
+		f->hungry = false;
+		f->misses = 0;
+		bell_due(f->env.bell, now + AFTER_MISSES_MS);
+	}
+	if (a->exhausted)
+		f->claim_rows = (uint32_t)f->env.reader.outbox->batch_size;
+	if (!f->hungry || rows == 0)
+		return;
+	f->claim_rows = MIN(f->claim_rows * 2, (uint32_t)f->env.reader.outbox->batch_max);
+	/* There is more than one worker's share. */
+	bell_ring(f->env.bell);
+	f->seen_rings++;
+}
+
+static void digest(struct feed *f, struct answer *a, int64_t now)
+{
+	uint32_t rows = a->rows ? (uint32_t)PQntuples(a->rows) : 0;
+
+	f->busy = false;
+	if (a->settled) {
+		recovered(f);
+		finish_settled(f);
+	} else {
+		retry_settle(f, &a->settle_error, now);
+	}
+	f->n_done = f->n_holds = 0;
+	if (f->asked_rows == 0) {
+		PQclear(a->rows);
+		return;
+	}
+	f->claims++;
+	f->empty_claims += rows == 0;
+	f->claimed += rows;
+	judge_claim(f, a, rows, now);
+	if (rows > 0)
+		admit_rows(f, a->rows);
+	else
+		PQclear(a->rows);
+}
+
+static void receive(struct feed *f, int64_t now)
+{
+	struct error err = { 0 };
+	struct answer answer;
+	bool complete;
+
+	if (!f->env.driver->receive(f->reader, &complete, &answer, &err))
+		lose(f, &err, now);
+	else if (complete)
+		digest(f, &answer, now);
+}
+
+/* --- the turn ------------------------------------------------------------------------------------------------- */
+
+/* When to wake without being called by anybody. */
+static int64_t rest(struct feed *f, int64_t now)
+{
+	int64_t until = CLOCK_NEVER;
+
+	if (f->busy)
+		return CLOCK_NEVER;
+	if (f->beat_ms != CLOCK_NEVER)
+		until = f->last_exchange_ms + f->beat_ms;
+	if (f->retry_at_ms > now)
+		return MIN(until, f->retry_at_ms);
+	if (!f->draining && !f->hungry && has_room(f)) {
+		int64_t look;
+
+		if (!bell_sleep(f->env.bell, f->env.worker, f->seen_rings, now, &look)) {
+			f->hungry = true;
+			return now;
+		}
+		until = MIN(until, look);
+	}
+	return until;
+}
+
+void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
+{
+	bell_awake(f->env.bell, f->env.worker);
+	if (!f->reader && !f->draining)
+		reconnect(f, now);
+	if (!f->reader) {
+		*ret_deadline_ms = f->retry_at_ms;
+		return;
+	}
+	receive(f, now);
+	if (f->reader && !f->busy && now >= f->retry_at_ms) {
+		bool claim = f->hungry && has_room(f);
+
+		if (claim || should_settle(f) || now - f->last_exchange_ms >= f->beat_ms)
+			begin(f, claim || (!f->draining && has_room(f) && should_settle(f)), now);
+	}
+	*ret_deadline_ms = f->reader ? rest(f, now) : f->retry_at_ms;
+}
+
+int feed_pollfd(const struct feed *f, short *ret_events)
+{
+	return f->reader ? f->env.driver->pollfd(f->reader, ret_events) : -1;
+}

@@ -1,0 +1,69 @@
+/* The reader's side of a worker: it keeps the connection, decides when to exchange and how much to claim, routes what
+ * comes into the window and settles what leaves it. One thread: the worker's. */
+#ifndef POSTRIDER_RELAY_FEED_H
+#define POSTRIDER_RELAY_FEED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/backoff.h"
+#include "base/error.h"
+#include "read/reader.h"
+#include "relay/bell.h"
+#include "relay/limiter.h"
+#include "relay/route.h"
+#include "relay/window.h"
+
+struct feed_env {
+	const struct reader_driver *driver;
+	struct reader_env reader;
+	const struct route *route;
+	struct bell *bell;
+	uint32_t worker;                        /* the worker's number at the bell */
+	struct mailbox *outcomes;
+};
+
+struct feed {
+	struct feed_env env;
+	struct window *window;
+	struct rider rider;
+	struct reader *reader;                  /* NULL: not connected */
+	struct backoff backoff;
+	int64_t retry_at_ms;                    /* connect, or settle again, not before this */
+	bool lost;                              /* the loss of the connection was logged */
+	bool settle_failing;                    /* a failing settle was logged */
+
+	bool busy;                              /* an exchange is under way */
+	bool draining;                          /* claim nothing more */
+	bool hungry;                            /* there may be rows to claim */
+	uint64_t seen_rings;                    /* of the bell, before the last claim */
+	uint32_t misses;                        /* claims in a row that found everything taken */
+	uint32_t claim_rows;                    /* what the next claim asks for */
+	uint32_t asked_rows;                    /* what the one under way asked for */
+	int64_t last_exchange_ms;
+	int64_t beat_ms;
+
+	struct event **done;                    /* what the exchange under way settles */
+	uint32_t n_done, done_room;
+	struct hold *holds;
+	uint32_t n_holds, holds_room;
+	uint32_t one_by_one;                    /* this many rows are settled singly, to find the one that is refused */
+
+	struct limiter refusals;
+	uint64_t seed;
+	uint64_t claimed, settled, claims, empty_claims; /* counts for the summary */
+};
+
+void feed_init(struct feed *f, const struct feed_env *env, struct window *window);
+void feed_release(struct feed *f);
+
+/* Connects, does what is possible now, and says when it wants to be called again at the latest. */
+void feed_turn(struct feed *f, int64_t now_ms, int64_t *ret_deadline_ms);
+/* Descriptor to wait on, or -1. */
+int feed_pollfd(const struct feed *f, short *ret_events);
+/* True when nothing is claimed and nothing under way. */
+bool feed_idle(const struct feed *f);
+bool feed_connected(const struct feed *f);
+void feed_drain(struct feed *f);
+
+#endif

@@ -1,0 +1,330 @@
+#include "relay/supervisor.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "pg/conn.h"
+#include "pg/migrate.h"
+#include "relay/listener.h"
+#include "relay/worker.h"
+
+enum {
+	TICK_MS = 100,                  /* how soon we notice that all are ready, or all have ended */
+	STUCK_MS = 60 * 1000,           /* a loop that has not turned for so long hangs: systemd may restart us */
+};
+
+struct supervisor {
+	const struct config *config;
+	struct outbox *outboxes;
+	struct worker **workers;        /* of all outboxes */
+	size_t n_workers;
+	struct listener *listener;
+	sigset_t signals;
+	bool ready;
+	int64_t watchdog_ms;            /* systemd wants to hear from us this often; 0: it does not */
+	int64_t watchdog_at_ms;
+};
+
+/* --- systemd and signals ---------------------------------------------------------------------------------------- */
+
+static void tell_systemd(const char *state)
+{
+#ifdef HAVE_SYSTEMD
+	sd_notify(0, state);
+#else
+	(void)state;
+#endif
+}
+
+static int64_t watchdog_interval_ms(void)
+{
+#ifdef HAVE_SYSTEMD
+	uint64_t usec = 0;
+
+	if (sd_watchdog_enabled(0, &usec) > 0)
+		return (int64_t)(usec / 1000 / 2);
+#endif
+	return 0;
+}
+
+static bool all_alive(const struct supervisor *s, int64_t now)
+{
+	for (size_t i = 0; i < s->n_workers; i++)
+		if (!worker_ended(s->workers[i]) && now - worker_last_turn_ms(s->workers[i]) > STUCK_MS)
+			return false;
+	return true;
+}
+
+static void feed_watchdog(struct supervisor *s, int64_t now)
+{
+	if (s->watchdog_ms == 0 || now < s->watchdog_at_ms)
+		return;
+	s->watchdog_at_ms = now + s->watchdog_ms;
+	if (all_alive(s, now))
+		tell_systemd("WATCHDOG=1");
+}
+
+/* All threads are started with these blocked; only the main thread asks for them. */
+static void block_signals(struct supervisor *s)
+{
+	sigemptyset(&s->signals);
+	sigaddset(&s->signals, SIGTERM);
+	sigaddset(&s->signals, SIGINT);
+	sigaddset(&s->signals, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &s->signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+/* The signal that came within `ms`, or 0. */
+static int wait_signal(const struct supervisor *s, int64_t ms)
+{
+	struct timespec timeout = { .tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000 };
+	int sig = sigtimedwait(&s->signals, NULL, &timeout);
+
+	return sig > 0 ? sig : 0;
+}
+
+/* --- starting ----------------------------------------------------------------------------------------------------- */
+
+/* What does not need the database: wrong settings show at once, also while it is away. */
+static bool prepare_outbox(struct outbox *o, const struct config *config, const struct outbox_config *settings,
+			   struct error *err)
+{
+	o->config = settings;
+	o->database = &config->database;
+	o->reader = reader_driver_find(settings->reader);
+	bell_init(&o->bell, settings->poll_interval_ms);
+	if (!route_compile(settings, &o->route, err))
+		return false;
+	o->targets = mem_new_array(struct sink_target *, settings->n_sinks);
+	for (size_t i = 0; i < settings->n_sinks; i++)
+		if (!sink_driver_find(settings->sinks[i].type)->target_open(&settings->sinks[i], &o->targets[i], err))
+			return false;
+	return true;
+}
+
+static bool prepare(struct supervisor *s, struct error *err)
+{
+	const struct config *c = s->config;
+
+	s->outboxes = mem_new_array(struct outbox, c->n_outboxes);
+	for (size_t i = 0; i < c->n_outboxes; i++)
+		if (!prepare_outbox(&s->outboxes[i], c, &c->outboxes[i], err))
+			return false;
+	return true;
+}
+
+static bool look_at_tables(struct supervisor *s, struct error *err)
+{
+	_cleanup_(pg_closep) PGconn *conn = NULL;
+
+	if (!pg_connect(&s->config->database, "start", -1, &conn, err) || !migrate_version_check(conn, err))
+		return false;
+	for (size_t i = 0; i < s->config->n_outboxes; i++) {
+		struct outbox *o = &s->outboxes[i];
+		size_t n_extra;
+		const char *const *extra = route_extra_columns(o->route, &n_extra);
+
+		if (!o->table && !table_open(conn, o->config, extra, n_extra, &o->table, err))
+			return false;
+		if (!route_check_table(o->route, o->table, err))
+			return false;
+	}
+	return true;
+}
+
+/* A database that is away is waited for. False with a signal in *ret_signal when asked to stop meanwhile, or with an
+ * error that waiting does not mend. */
+static bool wait_for_tables(struct supervisor *s, int *ret_signal, struct error *err)
+{
+	struct backoff backoff;
+	bool complained = false;
+
+	backoff_init(&backoff, 200, 10000, random_seed());
+	*ret_signal = 0;
+	while (!look_at_tables(s, err)) {
+		if (err->kind != ERROR_TRANSPORT)
+			return false;
+		if (!complained)
+			log_warn("database.unreachable", F_ERROR(err), F_STR("meanwhile", "trying again"));
+		complained = true;
+		tell_systemd("STATUS=waiting for the database");
+		*ret_signal = wait_signal(s, backoff_next(&backoff));
+		if (*ret_signal)
+			return false;
+	}
+	return true;
+}
+
+static bool start_workers(struct supervisor *s, struct error *err)
+{
+	size_t started = 0;
+
+	for (size_t i = 0; i < s->config->n_outboxes; i++) {
+		const struct outbox_config *o = &s->config->outboxes[i];
+
+		s->workers = mem_resize(s->workers, (s->n_workers + (size_t)o->workers) * sizeof(*s->workers));
+		for (int64_t k = 0; k < o->workers; k++)
+			s->workers[s->n_workers++] = worker_new(&s->outboxes[i]);
+	}
+	while (started < s->n_workers && worker_start(s->workers[started], err))
+		started++;
+	return started == s->n_workers;
+}
+
+static void start_listener(struct supervisor *s)
+{
+	size_t n = s->config->n_outboxes, listening = 0;
+	struct listener_outbox *outboxes = mem_new_array(struct listener_outbox, n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct outbox *o = &s->outboxes[i];
+
+		outboxes[i] = (struct listener_outbox){ o->config->name, o->table->name, o->config->wakeup,
+							&s->outboxes[i].bell };
+		listening += o->config->wakeup != WAKEUP_OFF;
+	}
+	if (listening > 0)
+		s->listener = listener_start(&s->config->database, outboxes, n);
+	free(outboxes);
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static bool all_ready(const struct supervisor *s)
+{
+	for (size_t i = 0; i < s->n_workers; i++)
+		if (!worker_ready(s->workers[i]))
+			return false;
+	return true;
+}
+
+static bool any_broken(const struct supervisor *s)
+{
+	for (size_t i = 0; i < s->n_workers; i++)
+		if (worker_broken(s->workers[i]))
+			return true;
+	return false;
+}
+
+static bool all_ended(const struct supervisor *s)
+{
+	for (size_t i = 0; i < s->n_workers; i++)
+		if (!worker_ended(s->workers[i]))
+			return false;
+	return true;
+}
+
+/* Until a signal (returned) or a worker that cannot go on (0). */
+static int run_until_signal(struct supervisor *s)
+{
+	for (;;) {
+		int64_t pause = !s->ready ? TICK_MS : s->watchdog_ms > 0 ? MIN(s->watchdog_ms, 1000) : 1000;
+		int sig = wait_signal(s, pause);
+
+		if (sig)
+			return sig;
+		if (any_broken(s))
+			return 0;
+		if (!s->ready && all_ready(s)) {
+			s->ready = true;
+			log_info("relay.ready", F_INT("outboxes", s->config->n_outboxes), F_INT("workers", s->n_workers));
+			tell_systemd("READY=1\nSTATUS=relaying");
+		}
+		feed_watchdog(s, clock_ms());
+	}
+}
+
+/* --- stopping ----------------------------------------------------------------------------------------------------- */
+
+/* True when all workers ended by themselves; false when a second signal did not want to wait. */
+static bool drain(struct supervisor *s)
+{
+	int64_t deadline = clock_ms() + s->config->stop_timeout_ms;
+
+	tell_systemd("STOPPING=1");
+	for (size_t i = 0; i < s->n_workers; i++)
+		worker_drain(s->workers[i], deadline);
+	while (!all_ended(s)) {
+		if (wait_signal(s, TICK_MS / 10))
+			return false;
+		feed_watchdog(s, clock_ms());
+	}
+	return true;
+}
+
+static void log_stopped(const struct worker_totals *t)
+{
+	log_info("relay.stopped", F_INT("published", t->settled), F_INT("claimed", t->claimed), F_INT("claims", t->claims),
+		 F_INT("empty_claims", t->empty_claims));
+}
+
+static void release(struct supervisor *s)
+{
+	for (size_t i = 0; i < s->config->n_outboxes && s->outboxes; i++) {
+		struct outbox *o = &s->outboxes[i];
+
+		for (size_t k = 0; o->targets && k < o->config->n_sinks; k++)
+			if (o->targets[k])
+				sink_driver_find(o->config->sinks[k].type)->target_close(o->targets[k]);
+		free(o->targets);
+		route_free(o->route);
+		table_free(o->table);
+	}
+	for (size_t i = 0; i < s->n_workers; i++)
+		worker_free(s->workers[i]);
+	free(s->workers);
+	free(s->outboxes);
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+static bool run_and_stop(struct supervisor *s, struct error *err)
+{
+	struct worker_totals totals = { 0 };
+	int sig;
+
+	if (!start_workers(s, err))
+		abort();        /* some threads run and some do not: nothing sensible is left to do */
+	start_listener(s);
+	sig = run_until_signal(s);
+	log_info("relay.stopping", F_STR("signal", sig ? sigabbrev_np(sig) : ""), F_INT("timeout_ms", s->config->stop_timeout_ms));
+	if (!drain(s)) {
+		log_warn("relay.killed", F_STR("meaning", "rows on their way are published again after the next start"));
+		_exit(1);
+	}
+	listener_stop(s->listener);
+	for (size_t i = 0; i < s->n_workers; i++)
+		worker_join(s->workers[i], &totals);
+	log_stopped(&totals);
+	return sig != 0 || error_set(err, ERROR_BUG, "a sink could not be used; see the log");
+}
+
+bool supervisor_run(const struct config *config, struct error *err)
+{
+	struct supervisor s = { .config = config, .watchdog_ms = watchdog_interval_ms() };
+	bool ok = false;
+	int sig = 0;
+
+	block_signals(&s);
+	log_info("relay.started", F_STR("version", POSTRIDER_VERSION), F_STR("node", config->node),
+		 F_STR("config", config->file));
+	if (prepare(&s, err)) {
+		if (wait_for_tables(&s, &sig, err))
+			ok = run_and_stop(&s, err);
+		else
+			ok = sig != 0;
+	}
+	release(&s);
+	return ok;
+}

@@ -1,0 +1,285 @@
+#include "relay/worker.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "relay/batch.h"
+#include "relay/feed.h"
+#include "relay/limiter.h"
+#include "relay/verdict.h"
+#include "relay/window.h"
+
+enum { SUBMIT_CHUNK = 512, LONGEST_WAIT_MS = 10000, FAILURES_LOGGED_PER_SECOND = 1 };
+
+struct worker {
+	pthread_t thread;
+	struct outbox *outbox;
+	uint32_t number;                        /* at the bell */
+	struct mailbox mailbox;
+	struct window window;
+	struct feed feed;
+	bool sinks_open;
+	struct sink *sinks[WINDOW_STAGES_MAX];
+	const struct sink_driver *drivers[WINDOW_STAGES_MAX];
+	uint32_t n_sinks;
+	struct limiter failures;
+
+	_Atomic bool ready, broken, ended;
+	_Atomic int64_t last_turn_ms;
+	_Atomic int64_t drain_deadline_ms;      /* CLOCK_NEVER: not asked to stop */
+};
+
+struct worker *worker_new(struct outbox *o)
+{
+	struct worker *w = mem_new(struct worker);
+	bool keeps_order[WINDOW_STAGES_MAX];
+
+	w->outbox = o;
+	w->n_sinks = (uint32_t)o->config->n_sinks;
+	for (uint32_t i = 0; i < w->n_sinks; i++) {
+		w->drivers[i] = sink_driver_find(o->config->sinks[i].type);
+		keeps_order[i] = w->drivers[i]->caps & SINK_KEEPS_ORDER;
+	}
+	mailbox_init(&w->mailbox);
+	window_init(&w->window, w->n_sinks, keeps_order);
+	w->number = bell_add_worker(&o->bell, &w->mailbox);
+	atomic_init(&w->drain_deadline_ms, CLOCK_NEVER);
+	feed_init(&w->feed,
+		  &(struct feed_env){
+			  .driver = o->reader,
+			  .reader = { .database = o->database,
+				      .outbox = o->config,
+				      .table = o->table,
+				      .purpose = "worker",
+				      .interrupt_fd = w->mailbox.fd,
+				      .seed = random_seed() },
+			  .route = o->route,
+			  .bell = &o->bell,
+			  .worker = w->number,
+			  .outcomes = &w->mailbox,
+		  },
+		  &w->window);
+	return w;
+}
+
+/* --- outcomes ------------------------------------------------------------------------------------------------- */
+
+/* A row that goes again is not worth a line of its own, but that rows do is. */
+static void log_failure(struct worker *w, const struct event *ev, int64_t now)
+{
+	uint32_t suppressed;
+
+	if (limiter_allow(&w->failures, FAILURES_LOGGED_PER_SECOND, now, &suppressed))
+		log_warn("sink.failed", F_STR("outbox", w->outbox->config->name),
+			 F_STR("sink", w->outbox->config->sinks[ev->stage].name), F_SLICE("id", ev->id),
+			 F_INT("suppressed", suppressed), F_ERROR(ev->failure));
+}
+
+static void take_outcomes(struct worker *w, int64_t now)
+{
+	struct event *next;
+
+	for (struct event *ev = mailbox_take(&w->mailbox); ev; ev = next) {
+		next = ev->next;        /* the window may put the event on a list of its own */
+		if (!ev->failure) {
+			window_passed(&w->window, ev);
+			continue;
+		}
+		enum window_action action = verdict_of(ev->failure->kind)->action;
+
+		if (action == WINDOW_RESEND)
+			log_failure(w, ev, now);
+		window_failed(&w->window, ev, action);
+	}
+}
+
+/* --- sinks ---------------------------------------------------------------------------------------------------- */
+
+/* Only once the reader is connected: a sink in the same database wants to know that it is. */
+static void open_sinks(struct worker *w)
+{
+	struct error err = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < w->n_sinks; i++) {
+		struct sink_env env = {
+			.outcomes = &w->mailbox,
+			.reader_identity = w->outbox->reader->identity(w->feed.reader),
+			.last = i == w->n_sinks - 1,
+		};
+
+		if (!w->drivers[i]->open(w->outbox->targets[i], &env, &w->sinks[i], &err))
+			break;
+	}
+	if (i < w->n_sinks) {
+		log_error("sink.unusable", F_STR("outbox", w->outbox->config->name),
+			  F_STR("sink", w->outbox->config->sinks[i].name), F_ERROR(&err));
+		atomic_store(&w->broken, true);
+		return;
+	}
+	i = w->n_sinks - 1;
+	if (w->drivers[i]->rides && w->drivers[i]->rides(w->sinks[i]))
+		w->feed.rider = (struct rider){ w->drivers[i], w->sinks[i] };
+	w->sinks_open = true;
+	atomic_store(&w->ready, true);
+}
+
+static void close_sinks(struct worker *w)
+{
+	for (uint32_t i = 0; i < w->n_sinks; i++)
+		if (w->sinks[i])
+			w->drivers[i]->close(w->sinks[i]);
+}
+
+static void submit_ready(struct worker *w)
+{
+	struct event *events[SUBMIT_CHUNK];
+
+	for (uint32_t stage = 0; stage < w->n_sinks; stage++) {
+		uint32_t n, taken;
+
+		do {
+			n = window_submit(&w->window, stage, events, SUBMIT_CHUNK);
+			taken = n > 0 ? w->drivers[stage]->submit(w->sinks[stage], events, n) : 0;
+			window_unsubmit(&w->window, stage, events + taken, n - taken);
+		} while (n == SUBMIT_CHUNK && taken == n);
+	}
+}
+
+/* --- the loop ------------------------------------------------------------------------------------------------- */
+
+static void wait_for_something(struct worker *w, int64_t deadline_ms, int64_t now)
+{
+	struct pollfd fds[2 + WINDOW_STAGES_MAX] = { { .fd = w->mailbox.fd, .events = POLLIN } };
+	nfds_t n = 1;
+	short events;
+	int fd = feed_pollfd(&w->feed, &events);
+
+	if (fd >= 0)
+		fds[n++] = (struct pollfd){ .fd = fd, .events = events };
+	for (uint32_t i = 0; w->sinks_open && i < w->n_sinks; i++) {
+		int64_t wants = CLOCK_NEVER;
+
+		if (!w->drivers[i]->pollfd)
+			continue;
+		fd = w->drivers[i]->pollfd(w->sinks[i], &events, &wants);
+		deadline_ms = MIN(deadline_ms, wants);
+		if (fd >= 0)
+			fds[n++] = (struct pollfd){ .fd = fd, .events = events };
+	}
+	deadline_ms = MIN(deadline_ms, atomic_load(&w->drain_deadline_ms));
+	poll(fds, n, (int)MAX(MIN(deadline_ms - now, LONGEST_WAIT_MS), 0));
+}
+
+/* One round. False when the worker is to end. */
+static bool turn(struct worker *w)
+{
+	int64_t now = clock_ms(), deadline, stop_at = atomic_load(&w->drain_deadline_ms);
+
+	atomic_store_explicit(&w->last_turn_ms, now, memory_order_relaxed);
+	if (stop_at != CLOCK_NEVER)
+		feed_drain(&w->feed);
+	take_outcomes(w, now);
+	for (uint32_t i = 0; w->sinks_open && i < w->n_sinks; i++)
+		if (w->drivers[i]->pump)
+			w->drivers[i]->pump(w->sinks[i], now);
+	feed_turn(&w->feed, now, &deadline);
+	if (!w->sinks_open && feed_connected(&w->feed))
+		open_sinks(w);
+	if (atomic_load(&w->broken))
+		return false;
+	if (w->sinks_open)
+		submit_ready(w);
+	if (stop_at != CLOCK_NEVER && (feed_idle(&w->feed) || now >= stop_at))
+		return false;
+	wait_for_something(w, deadline, now);
+	return true;
+}
+
+static void *worker_main(void *arg)
+{
+	struct worker *w = arg;
+
+	while (turn(w))
+		;
+	if (!feed_idle(&w->feed))
+		log_warn("worker.abandoned", F_STR("outbox", w->outbox->config->name), F_INT("worker", w->number),
+			 F_INT("rows", w->window.rows), F_STR("meaning", "these rows are published again after the next start"));
+	window_abandon(&w->window);
+	close_sinks(w);
+	feed_release(&w->feed);
+	atomic_store(&w->ended, true);
+	return NULL;
+}
+
+/* --- for the supervisor --------------------------------------------------------------------------------------- */
+
+bool worker_start(struct worker *w, struct error *err)
+{
+	int rc;
+
+	atomic_store(&w->last_turn_ms, clock_ms());
+	rc = pthread_create(&w->thread, NULL, worker_main, w);
+	if (rc != 0)
+		return error_set(err, ERROR_CONFIG, "could not start a worker thread: %s", strerror(rc));
+	return true;
+}
+
+bool worker_ready(const struct worker *w)
+{
+	return atomic_load(&w->ready);
+}
+
+bool worker_broken(const struct worker *w)
+{
+	return atomic_load(&w->broken);
+}
+
+bool worker_ended(const struct worker *w)
+{
+	return atomic_load(&w->ended);
+}
+
+int64_t worker_last_turn_ms(const struct worker *w)
+{
+	return atomic_load_explicit(&w->last_turn_ms, memory_order_relaxed);
+}
+
+void worker_drain(struct worker *w, int64_t deadline_ms)
+{
+	atomic_store(&w->drain_deadline_ms, deadline_ms);
+	mailbox_wake(&w->mailbox);
+}
+
+void worker_join(struct worker *w, struct worker_totals *totals)
+{
+	pthread_join(w->thread, NULL);
+	totals->claimed += w->feed.claimed;
+	totals->settled += w->feed.settled;
+	totals->claims += w->feed.claims;
+	totals->empty_claims += w->feed.empty_claims;
+}
+
+void worker_free(struct worker *w)
+{
+	struct event *next;
+
+	if (!w)
+		return;
+	for (struct event *ev = mailbox_take(&w->mailbox); ev; ev = next) {
+		next = ev->next;
+		window_passed(&w->window, ev);
+	}
+	/* A sink that could not give back everything within its time still borrows from the rest. */
+	if (w->window.rows == 0)
+		window_release(&w->window);
+	mailbox_release(&w->mailbox);
+	free(w);
+}

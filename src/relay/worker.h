@@ -1,0 +1,49 @@
+/* A worker: one thread that owns one reader with its connection, one instance of each sink, and the window between them.
+ * Workers of a process and of other processes are alike; they meet only in PostgreSQL.
+ *
+ * Its loop waits on its mailbox, its connection and its sinks' descriptors until the next deadline, then lets each of them
+ * do what it can without waiting. */
+#ifndef POSTRIDER_RELAY_WORKER_H
+#define POSTRIDER_RELAY_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/config.h"
+#include "pg/table.h"
+#include "read/reader.h"
+#include "relay/bell.h"
+#include "relay/route.h"
+#include "sink/sink.h"
+
+struct worker;
+
+/* What all workers of an outbox share; none of it changes while they run, except inside the bell and the targets. */
+struct outbox {
+	const struct outbox_config *config;
+	const struct database_config *database;
+	const struct reader_driver *reader;
+	struct route *route;
+	struct table *table;
+	struct bell bell;
+	struct sink_target **targets;           /* one per configured sink, in order */
+};
+
+struct worker_totals {
+	uint64_t claimed, settled, claims, empty_claims;
+};
+
+/* Called by the supervisor. */
+struct worker *worker_new(struct outbox *o);            /* before any thread of the outbox starts */
+bool worker_start(struct worker *w, struct error *err);
+bool worker_ready(const struct worker *w);              /* has been connected once */
+bool worker_broken(const struct worker *w);             /* could not open a sink: the process cannot go on */
+int64_t worker_last_turn_ms(const struct worker *w);    /* for the watchdog: when its loop last went round */
+/* Claim no more; end when everything claimed is settled, or at the deadline. */
+void worker_drain(struct worker *w, int64_t deadline_ms);
+bool worker_ended(const struct worker *w);
+void worker_join(struct worker *w, struct worker_totals *totals);
+/* After its sinks' targets are closed: until then they may still hold its rows. */
+void worker_free(struct worker *w);
+
+#endif

@@ -1,0 +1,26 @@
+#include "sink/sink.h"
+
+#include <string.h>
+
+#ifdef HAVE_KAFKA
+extern const struct sink_driver sink_kafka;
+#endif
+extern const struct sink_driver sink_postgres;
+extern const struct sink_driver sink_stdout;
+
+const struct sink_driver *const sink_drivers[] = {
+#ifdef HAVE_KAFKA
+	&sink_kafka,
+#endif
+	&sink_postgres,
+	&sink_stdout,
+	NULL,
+};
+
+const struct sink_driver *sink_driver_find(const char *name)
+{
+	for (size_t i = 0; sink_drivers[i]; i++)
+		if (strcmp(sink_drivers[i]->name, name) == 0)
+			return sink_drivers[i];
+	return NULL;
+}

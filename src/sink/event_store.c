@@ -1,0 +1,266 @@
+#include "sink/event_store.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "pg/exec.h"
+#include "sink/json_line.h"
+
+enum {
+	SET_EVENTS = 500,
+	SET_BYTES = 8 << 20,
+	KEPT_BYTES = 1 << 20,           /* an array that had to grow larger is given back after use */
+	OID_BYTEA = 17,
+	OID_TEXT = 25,
+};
+/* PostgreSQL allocates no value larger than this. */
+#define ARRAY_CEILING (((size_t)1 << 30) - 1024)
+
+static const char *const store_column_names[STORE_COLUMNS] = {
+	[STORE_ENTITY_TYPE] = "entity_type", [STORE_ENTITY_ID] = "entity_id",   [STORE_EVENT_TYPE] = "event_type",
+	[STORE_MESSAGE_ID] = "message_id",   [STORE_PAYLOAD] = "payload",       [STORE_HEADERS] = "headers",
+	[STORE_CREATED_AT] = "created_at",   [STORE_VERSION] = "version",
+};
+
+/* $1 the table, $2 names of columns. Types without their length: a cast to varchar(10) would cut silently, while
+ * storing into such a column fails. */
+#define LEARN_SQL                                                                                                 \
+	"SELECT pg_catalog.to_regclass($1) IS NOT NULL, pg_catalog.format_type(a.atttypid, NULL)"                 \
+	" FROM pg_catalog.unnest($2::pg_catalog.text[]) WITH ORDINALITY AS w(name, place)"                        \
+	" LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass($1)"                         \
+	"  AND a.attname = w.name AND a.attnum > 0 AND NOT a.attisdropped"                                        \
+	" ORDER BY w.place"
+
+/* Two subqueries instead of joins: their plan is one index descent per row whatever the statistics say, also while an
+ * empty table grows to millions under the plan that was made for it. */
+#define INSERT_SQL                                                                                                \
+	"WITH cast_rows AS ("                                                                                     \
+	"  SELECT %s, g.place FROM ROWS FROM (%s) WITH ORDINALITY"                                                \
+	"   AS g(entity_type, entity_id, event_type, message_id, payload, headers, created_at, place)"            \
+	"), given AS ("                                                                                           \
+	"  SELECT DISTINCT ON (c.message_id) c.* FROM cast_rows c ORDER BY c.message_id, c.place"                 \
+	"), fresh AS ("                                                                                           \
+	"  SELECT g.*, pg_catalog.row_number() OVER (PARTITION BY g.entity_type, g.entity_id ORDER BY g.place) AS nth" \
+	"  FROM given g WHERE (SELECT true FROM %s e WHERE e.message_id = g.message_id) IS NULL"                  \
+	")"                                                                                                       \
+	" INSERT INTO %s (entity_type, entity_id, version, event_type, message_id, payload, headers, created_at)" \
+	" SELECT f.entity_type, f.entity_id,"                                                                     \
+	"  coalesce((SELECT pg_catalog.max(e.version) FROM %s e"                                                  \
+	"            WHERE e.entity_type = f.entity_type AND e.entity_id = f.entity_id), 0) + f.nth,"             \
+	"  f.event_type, f.message_id, f.payload, f.headers, f.created_at"                                        \
+	" FROM fresh f ORDER BY f.place"                                                                          \
+	" ON CONFLICT (message_id) DO NOTHING"
+
+static bool is_bytea(const struct event_store *store, enum store_column column)
+{
+	return strcmp(store->types[column], "bytea") == 0;
+}
+
+static char *insert_sql(const struct event_store *store)
+{
+	_cleanup_(buf_release) struct buf casts = { 0 }, arrays = { 0 };
+
+	buf_init(&casts, 1 << 16);
+	buf_init(&arrays, 1 << 16);
+	for (int i = 0; i < STORE_FILLED; i++) {
+		const char *name = store_column_names[i];
+
+		/* An entity without a type has the empty one: NULLs would not meet in the unique index. */
+		buf_printf(&casts, i == STORE_ENTITY_TYPE ? "%scoalesce(g.%s, '')::%s AS %s" : "%sg.%s::%s AS %s",
+			   i ? ", " : "", name, store->types[i], name);
+		buf_printf(&arrays, "%spg_catalog.unnest($%d::pg_catalog.%s[])", i ? ", " : "", i + 1,
+			   is_bytea(store, i) ? "bytea" : "text");
+	}
+	return mem_printf(INSERT_SQL, buf_str(&casts), buf_str(&arrays), store->table, store->table, store->table);
+}
+
+static bool missing_table(const char *table, struct error *err)
+{
+	error_set(err, ERROR_CONFIG, "the event store %s does not exist", table);
+	if (strcmp(table, "postrider.event") == 0)
+		return error_hint(err, "run `postrider init`");
+	return error_hint(err, "CREATE TABLE %s (LIKE postrider.event INCLUDING ALL);", table);
+}
+
+static bool missing_column(const char *table, enum store_column column, struct error *err)
+{
+	static const char *const types[STORE_COLUMNS] = {
+		[STORE_ENTITY_TYPE] = "text NOT NULL DEFAULT ''", [STORE_ENTITY_ID] = "text NOT NULL",
+		[STORE_EVENT_TYPE] = "text",                      [STORE_MESSAGE_ID] = "text NOT NULL UNIQUE",
+		[STORE_PAYLOAD] = "json",                         [STORE_HEADERS] = "jsonb",
+		[STORE_CREATED_AT] = "timestamptz",               [STORE_VERSION] = "bigint NOT NULL",
+	};
+	const char *name = store_column_names[column];
+
+	error_set(err, ERROR_CONFIG, "the event store %s has no column %s", table, name);
+	return error_hint(err, "ALTER TABLE %s ADD COLUMN %s %s;", table, name, types[column]);
+}
+
+char *event_store_column_list(void)
+{
+	_cleanup_(buf_release) struct buf list = { 0 };
+
+	buf_init(&list, 1024);
+	for (int i = 0; i < STORE_COLUMNS; i++)
+		buf_printf(&list, "%c%s", i ? ',' : '{', store_column_names[i]);
+	buf_add_char(&list, '}');
+	return buf_take(&list);
+}
+
+bool event_store_learn(PGconn *conn, const char *table, struct event_store **ret, struct error *err)
+{
+	_cleanup_(event_store_freep) struct event_store *store = mem_new(struct event_store);
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	_cleanup_(mem_freep) char *columns = event_store_column_list();
+
+	if (!pg_quote_qualified(conn, table, &store->table, err))
+		return false;
+	if (!pg_query(conn, "look up the event store", LEARN_SQL, 2, (const char *const[]){ store->table, columns },
+		      &res, err))
+		return false;
+	if (PQgetvalue(res, 0, 0)[0] != 't')
+		return missing_table(table, err);
+	for (int i = 0; i < STORE_COLUMNS; i++) {
+		if (PQgetisnull(res, i, 1))
+			return missing_column(table, i, err);
+		store->types[i] = mem_strdup(PQgetvalue(res, i, 1));
+	}
+	store->insert = insert_sql(store);
+	*ret = TAKE_PTR(store);
+	return true;
+}
+
+void event_store_free(struct event_store *store)
+{
+	if (!store)
+		return;
+	for (int i = 0; i < STORE_COLUMNS; i++)
+		free(store->types[i]);
+	free(store->table);
+	free(store->insert);
+	free(store);
+}
+
+void event_store_freep(struct event_store **store)
+{
+	event_store_free(*store);
+	*store = NULL;
+}
+
+void event_rows_init(struct event_rows *rows)
+{
+	for (int i = 0; i < STORE_FILLED; i++)
+		buf_init(&rows->arrays[i], ARRAY_CEILING);
+}
+
+void event_rows_release(struct event_rows *rows)
+{
+	for (int i = 0; i < STORE_FILLED; i++)
+		buf_release(&rows->arrays[i]);
+}
+
+static void add_int32(struct buf *b, uint32_t value)
+{
+	value = htonl(value);
+	buf_add(b, &value, sizeof(value));
+}
+
+static void begin_array(struct buf *b, uint32_t element_type, uint32_t n)
+{
+	buf_clear(b);
+	add_int32(b, 1);                /* dimensions */
+	add_int32(b, 1);                /* may have NULLs */
+	add_int32(b, element_type);
+	add_int32(b, n);
+	add_int32(b, 1);                /* number of the first element */
+}
+
+static void add_element(struct buf *b, struct slice s)
+{
+	add_int32(b, s.ptr ? (uint32_t)s.len : UINT32_MAX);
+	if (s.ptr)
+		buf_add_slice(b, s);
+}
+
+static void add_headers(struct buf *b, const struct event *ev)
+{
+	size_t at = b->len;
+	uint32_t len;
+
+	if (ev->n_headers == 0) {
+		add_element(b, SLICE_NULL);
+		return;
+	}
+	add_int32(b, 0);
+	buf_add_headers(b, ev);
+	if (b->overflow)
+		return;
+	len = htonl((uint32_t)(b->len - at - sizeof(len)));
+	memcpy(b->data + at, &len, sizeof(len));
+}
+
+static void fill(struct event_rows *rows, const struct event_store *store, struct event *const events[], uint32_t n)
+{
+	for (int i = 0; i < STORE_FILLED; i++)
+		begin_array(&rows->arrays[i], is_bytea(store, i) ? OID_BYTEA : OID_TEXT, n);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct event *ev = events[i];
+
+		add_element(&rows->arrays[STORE_ENTITY_TYPE], ev->entity_type);
+		add_element(&rows->arrays[STORE_ENTITY_ID], ev->entity);
+		add_element(&rows->arrays[STORE_EVENT_TYPE], ev->event_type);
+		add_element(&rows->arrays[STORE_MESSAGE_ID], ev->message_id);
+		add_element(&rows->arrays[STORE_PAYLOAD], ev->payload);
+		add_headers(&rows->arrays[STORE_HEADERS], ev);
+		add_element(&rows->arrays[STORE_CREATED_AT], ev->created_at);
+	}
+}
+
+uint32_t event_store_fit(struct event *const events[], uint32_t n)
+{
+	size_t bytes = 0;
+	uint32_t i = 0;
+
+	while (i < MIN(n, SET_EVENTS) && (i == 0 || bytes + event_bytes(events[i]) <= SET_BYTES))
+		bytes += event_bytes(events[i++]);
+	return i;
+}
+
+bool event_store_send_prepare(PGconn *conn, const struct event_store *store, const char *name, struct error *err)
+{
+	if (!PQsendPrepare(conn, name, store->insert, 0, NULL))
+		return pg_error(conn, NULL, "prepare to append events", err);
+	return true;
+}
+
+static void give_back_large(struct event_rows *rows)
+{
+	for (int i = 0; i < STORE_FILLED; i++)
+		if (rows->arrays[i].room > KEPT_BYTES)
+			buf_release(&rows->arrays[i]);
+}
+
+bool event_store_send(PGconn *conn, const struct event_store *store, const char *name, struct event_rows *rows,
+		      struct event *const events[], uint32_t n, struct error *err)
+{
+	const char *values[STORE_FILLED];
+	int lengths[STORE_FILLED], formats[STORE_FILLED];
+	bool too_large = false;
+	int sent = 0;
+
+	fill(rows, store, events, n);
+	for (int i = 0; i < STORE_FILLED; i++) {
+		too_large = too_large || rows->arrays[i].overflow;
+		values[i] = rows->arrays[i].data;
+		lengths[i] = (int)rows->arrays[i].len;
+		formats[i] = 1;
+	}
+	if (!too_large)
+		sent = PQsendQueryPrepared(conn, name, STORE_FILLED, values, lengths, formats, 0);
+	give_back_large(rows);
+	if (too_large)
+		return error_set(err, ERROR_REJECTED, "the event is too large for the event store");
+	return sent || pg_error(conn, NULL, "append events", err);
+}

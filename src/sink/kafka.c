@@ -1,0 +1,112 @@
+/* The sink `kafka`, for Kafka and whatever speaks its protocol. An event is acknowledged when all in-sync replicas have it.
+ *
+ * Two producers. The bulk one takes nearly everything. A row that was refused before, or travelled in a batch that was,
+ * goes through a second one in batches of one, where a refusal names its row and disturbs nobody else. The window keeps
+ * the rest of its entity back meanwhile, so the two never carry rows of one entity at the same time. */
+#include <stdlib.h>
+
+#include "base/finding.h"
+#include "base/mem.h"
+#include "sink/kafka_producer.h"
+#include "sink/sink.h"
+
+enum { PROBE_MS = 5000 };
+
+struct sink_target {
+	const struct sink_config *config;
+	struct producer *bulk, *careful;
+};
+
+struct sink {
+	struct sink_target *target;
+};
+
+static void kafka_target_close(struct sink_target *t)
+{
+	if (!t)
+		return;
+	producer_close(t->bulk);
+	producer_close(t->careful);
+	free(t);
+}
+
+static bool kafka_target_open(const struct sink_config *config, struct sink_target **ret, struct error *err)
+{
+	struct sink_target *t = mem_new(struct sink_target);
+
+	t->config = config;
+	if (!producer_open(config, false, &t->bulk, err) || !producer_open(config, true, &t->careful, err)) {
+		kafka_target_close(t);
+		return false;
+	}
+	*ret = t;
+	return true;
+}
+
+static void kafka_check(struct sink_target *t, const char *topic, struct finding_list *findings)
+{
+	struct error err = { 0 };
+	int partitions;
+
+	if (!producer_probe(t->bulk, topic, PROBE_MS, &partitions, &err)) {
+		error_prefix(&err, "sink %s", t->config->name);
+		finding_add_error(findings, &err);
+		return;
+	}
+	if (topic)
+		finding_add(findings, FINDING_OK, NULL, "sink %s: brokers answer, topic %s has %d partitions",
+			    t->config->name, topic, partitions);
+	else
+		finding_add(findings, FINDING_OK, NULL, "sink %s: brokers answer; the topic differs by row and was not looked at",
+			    t->config->name);
+}
+
+static bool kafka_open(struct sink_target *t, const struct sink_env *env _unused_, struct sink **ret,
+		       struct error *err _unused_)
+{
+	*ret = mem_new(struct sink);
+	(*ret)->target = t;
+	return true;
+}
+
+static void kafka_close(struct sink *s)
+{
+	free(s);
+}
+
+static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint32_t n)
+{
+	uint32_t taken = 0;
+
+	while (taken < n) {
+		bool alone = events[taken]->alone;
+		uint32_t run = 1, got;
+
+		while (taken + run < n && events[taken + run]->alone == alone)
+			run++;
+		got = producer_submit(alone ? s->target->careful : s->target->bulk, events + taken, run);
+		taken += got;
+		if (got < run)
+			break;
+	}
+	return taken;
+}
+
+static void kafka_pump(struct sink *s, int64_t now_ms _unused_)
+{
+	producer_mend(s->target->bulk);
+	producer_mend(s->target->careful);
+}
+
+const struct sink_driver sink_kafka = {
+	.name = "kafka",
+	.summary = "Apache Kafka, Redpanda; acknowledged by all in-sync replicas",
+	.caps = SINK_KEEPS_ORDER,
+	.target_open = kafka_target_open,
+	.target_close = kafka_target_close,
+	.check = kafka_check,
+	.open = kafka_open,
+	.close = kafka_close,
+	.submit = kafka_submit,
+	.pump = kafka_pump,
+};

@@ -1,0 +1,164 @@
+#include "sink/kafka_conf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/mem.h"
+#include "base/slice.h"
+#include "config/secret.h"
+
+/* Not for the user to change: with any of them otherwise rows could be lost or overtake each other. */
+static const struct {
+	const char *name, *value, *why;
+} required[] = {
+	{ "acks", "all", "a row is deleted when every in-sync replica has it" },
+	{ "request.required.acks", "all", "a row is deleted when every in-sync replica has it" },
+	{ "enable.idempotence", "true", "retries would reorder and repeat" },
+	{ "enable.gapless.guarantee", "true", "a row behind a failed one would overtake it" },
+	{ "message.timeout.ms", "0", "a message given up by the client is a gap" },
+	{ "delivery.timeout.ms", "0", "a message given up by the client is a gap" },
+	{ "security.protocol", NULL, "it follows from tls and sasl_mechanism" },
+	{ "bootstrap.servers", NULL, "it is the setting brokers" },
+	{ "metadata.broker.list", NULL, "it is the setting brokers" },
+	{ "transactional.id", NULL, "transactions are not used" },
+};
+
+static const struct {
+	const char *name, *value;
+} defaults[] = {
+	{ "client.id", "postrider" },
+	{ "partitioner", "murmur2_random" },            /* as Java's: a key stays in its partition whoever writes */
+	{ "linger.ms", "1" },
+	{ "allow.auto.create.topics", "false" },        /* a wrong topic name is an error, not a new topic */
+	{ "topic.metadata.propagation.max.ms", "5000" },
+	{ "socket.keepalive.enable", "true" },
+	{ "reconnect.backoff.max.ms", "5000" },
+	{ "socket.nagle.disable", "true" },
+	{ "log_level", "3" },
+};
+
+static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, const char *where, struct error *err)
+{
+	char reason[512];
+
+	if (rd_kafka_conf_set(conf, name, value, reason, sizeof(reason)) == RD_KAFKA_CONF_OK)
+		return true;
+	return error_set(err, ERROR_CONFIG, "%s: Kafka property %s: %s", where, name, reason);
+}
+
+static bool set_user_properties(rd_kafka_conf_t *conf, const struct config_map *properties, struct error *err)
+{
+	for (size_t i = 0; i < properties->count; i++) {
+		const struct config_pair *p = &properties->pairs[i];
+
+		for (size_t k = 0; k < ARRAY_SIZE(required); k++)
+			if (strcmp(required[k].name, p->key) == 0)
+				return error_set(err, ERROR_CONFIG, "%s: Kafka property %s cannot be set: %s", p->where,
+						 p->key, required[k].why);
+		if (!set(conf, p->key, p->value, p->where, err))
+			return false;
+	}
+	return true;
+}
+
+/* --- TLS and SASL --------------------------------------------------------------------------------------------- */
+
+static bool is_loopback(struct slice broker)
+{
+	static const char *const names[] = { "localhost", "127.", "[::1]", "::1" };
+	const char *scheme = memmem(broker.ptr, broker.len, "://", 3);
+
+	if (scheme) {
+		broker.len -= (size_t)(scheme + 3 - broker.ptr);
+		broker.ptr = scheme + 3;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (broker.len >= strlen(names[i]) && memcmp(broker.ptr, names[i], strlen(names[i])) == 0)
+			return true;
+	return false;
+}
+
+static bool all_loopback(const char *brokers)
+{
+	while (*brokers) {
+		size_t len = strcspn(brokers, ",");
+
+		while (len > 0 && *brokers == ' ') {
+			brokers++;
+			len--;
+		}
+		if (len > 0 && !is_loopback((struct slice){ brokers, len }))
+			return false;
+		brokers += len;
+		brokers += *brokers == ',';
+	}
+	return true;
+}
+
+/* Plain text leaves this machine only when asked for. */
+static bool wants_tls(const struct kafka_config *k)
+{
+	if (k->tls != KAFKA_TLS_AUTO)
+		return k->tls == KAFKA_TLS_ON;
+	return k->tls_ca_file[0] || k->tls_cert_file[0] || !all_loopback(k->brokers);
+}
+
+static bool set_optional(rd_kafka_conf_t *conf, const char *name, const char *value, const char *where, struct error *err)
+{
+	return value[0] == '\0' || set(conf, name, value, where, err);
+}
+
+static bool set_secret(rd_kafka_conf_t *conf, const char *name, const char *file, const char *where, struct error *err)
+{
+	_cleanup_(mem_freep) char *secret = NULL;
+
+	if (file[0] == '\0')
+		return true;
+	if (!config_read_secret(file, &secret, err))
+		return false;
+	return set(conf, name, secret, where, err);
+}
+
+static bool set_security(rd_kafka_conf_t *conf, const struct kafka_config *k, const char *where, struct error *err)
+{
+	bool tls = wants_tls(k), sasl = k->sasl_mechanism[0] != '\0';
+	const char *protocol = tls ? (sasl ? "sasl_ssl" : "ssl") : (sasl ? "sasl_plaintext" : "plaintext");
+
+	return set(conf, "security.protocol", protocol, where, err) &&
+	       set_optional(conf, "ssl.ca.location", k->tls_ca_file, where, err) &&
+	       set_optional(conf, "ssl.certificate.location", k->tls_cert_file, where, err) &&
+	       set_optional(conf, "ssl.key.location", k->tls_key_file, where, err) &&
+	       set_secret(conf, "ssl.key.password", k->tls_key_password_file, where, err) &&
+	       set_optional(conf, "sasl.mechanism", k->sasl_mechanism, where, err) &&
+	       set_optional(conf, "sasl.username", k->sasl_username, where, err) &&
+	       set_secret(conf, "sasl.password", k->sasl_password_file, where, err);
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------ */
+
+static bool set_ours(rd_kafka_conf_t *conf, const char *where, struct error *err)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(required); i++)
+		if (required[i].value && !set(conf, required[i].name, required[i].value, where, err))
+			return false;
+	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
+		if (!set(conf, defaults[i].name, defaults[i].value, where, err))
+			return false;
+	return true;
+}
+
+bool kafka_conf_build(const struct sink_config *sink, bool one_by_one, rd_kafka_conf_t **ret, struct error *err)
+{
+	rd_kafka_conf_t *conf = rd_kafka_conf_new();
+
+	if (!set_ours(conf, sink->where, err) || !set(conf, "bootstrap.servers", sink->kafka.brokers, sink->where, err) ||
+	    !set_security(conf, &sink->kafka, sink->where, err) ||
+	    !set_user_properties(conf, &sink->kafka.properties, err) ||
+	    (one_by_one && !set(conf, "batch.num.messages", "1", sink->where, err))) {
+		rd_kafka_conf_destroy(conf);
+		return false;
+	}
+	*ret = conf;
+	return true;
+}

@@ -1,0 +1,16 @@
+/* From the settings of a Kafka sink to librdkafka's configuration: what must be so for our guarantees, what is a better
+ * default, TLS and SASL, and the user's properties on top. */
+#ifndef POSTRIDER_SINK_KAFKA_CONF_H
+#define POSTRIDER_SINK_KAFKA_CONF_H
+
+#include <librdkafka/rdkafka.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "config/config.h"
+
+/* `one_by_one`: each message is a batch of its own, so that a refusal names its message. The caller frees *ret, or gives
+ * it to rd_kafka_new. */
+bool kafka_conf_build(const struct sink_config *sink, bool one_by_one, rd_kafka_conf_t **ret, struct error *err);
+
+#endif
