@@ -1,0 +1,16 @@
+"""Real servers on loopback for tests, demo and benchmarks.
+
+    from tests.servers import Postgres, Kafka, PgBouncer
+
+    with Postgres(version=18) as pg, Kafka() as kafka:
+        ...
+
+Each server lives in its own temporary folder on a free port and is gone, with its folder, when the block ends.
+"""
+
+from .common import ServerError, ServerMissing, servers_required, exit_on_signals
+from .kafka import Kafka
+from .pgbouncer import PgBouncer
+from .postgres import Postgres
+
+__all__ = ["Kafka", "PgBouncer", "Postgres", "ServerError", "ServerMissing", "exit_on_signals", "servers_required"]
