@@ -230,6 +230,7 @@ bool pg_apply_reader_settings(PGconn *conn, const struct database_config *db, st
 		 * depend on them: one plan per statement, along the index. */
 		{ "plan_cache_mode", "force_generic_plan", 0 },
 		{ "enable_seqscan", "off", 0 },
+		{ "enable_bitmapscan", "off", 0 },
 		{ "max_parallel_workers_per_gather", "0", 0 },
 		{ "jit", "off", 0 },
 	};

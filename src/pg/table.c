@@ -104,7 +104,7 @@ static bool find_relation(struct lookup *l, struct error *err)
 		return place(err, l->outbox->where);
 	}
 	if (!pg_query(l->conn, "look up the table",
-		      "SELECT c.oid, c.relkind, pg_catalog.format('%I.%I', n.nspname, c.relname)"
+		      "SELECT c.oid, c.relkind, pg_catalog.format('%I.%I', n.nspname, c.relname), c.reltoastrelid"
 		      " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
 		      " WHERE n.nspname = $1::pg_catalog.text AND c.relname = $2::pg_catalog.text",
 		      2, (const char *const[]){ schema, name }, &res, err))
@@ -120,6 +120,7 @@ static bool find_relation(struct lookup *l, struct error *err)
 	l->table->oid = (uint32_t)strtoul(PQgetvalue(res, 0, 0), NULL, 10);
 	l->table->partitioned = kind[0] == 'p';
 	l->table->name = mem_strdup(PQgetvalue(res, 0, 2));
+	l->table->toast_oid = (uint32_t)strtoul(PQgetvalue(res, 0, 3), NULL, 10);
 	return true;
 }
 

@@ -38,6 +38,7 @@ struct table_column {
 struct table {
 	char *name;             /* qualified, and quoted where needed: format('%I.%I'), as in postrider.outbox */
 	uint32_t oid;
+	uint32_t toast_oid;     /* of the table that holds values too large for a page; 0: none */
 	bool partitioned;
 	struct table_column columns[FIELD_EXTRA];
 	struct table_column order;      /* the column of order */

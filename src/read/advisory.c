@@ -31,17 +31,25 @@ enum { ENTITIES_MAX = 128 };
 
 #define PARAM_CEILING ((size_t)256 << 20)
 
-enum statement { ST_SETTLE, ST_HOLD, ST_CLEAR, ST_UNLOCK, ST_CLAIM, ST_READ, ST_COUNT };
+enum statement { ST_SETTLE, ST_HOLD, ST_CLEAR, ST_UNLOCK, ST_CLAIM, ST_READ, ST_READ_LARGE, ST_COUNT };
 
 static const struct {
 	const char *name;
 	const char *doing;
 	const char *sql;
 } statements[ST_COUNT] = {
-	[ST_SETTLE] = { "postrider_settle", "delete published rows",
-		/* $1 ids, $2 number of the exchange */
-		"WITH gone AS (DELETE FROM {table} o WHERE o.{id} = ANY ($1::{id_type}[]) RETURNING 1)"
-		" SELECT count(*), set_config('postrider.settled', $2::text, false) FROM gone" },
+	[ST_SETTLE] = { "postrider_settle", "settle published rows",
+		/* $1 entities, $2 ids, $3 number of the exchange.
+		 *
+		 * `id = ANY ($2)` alone would be enough, but where statistics say that the table is empty, as they mostly do of an
+		 * outbox, any index on the id seems good, also one that has it behind the entity and is read from end to end. With
+		 * both columns given, each row is found by one descent in whichever index. A ctid is unique only within a
+		 * partition, hence the second condition. */
+		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("
+		"    SELECT p.ctid FROM unnest($1::{key_type}[], $2::{id_type}[]) u(e, i)"
+		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))"
+		"  AND o.{id} IN (SELECT unnest($2::{id_type}[])) RETURNING 1)"
+		" SELECT count(*), set_config('postrider.settled', $3::text, false) FROM gone" },
 
 	[ST_HOLD] = { "postrider_hold", "hold back a failing entity",
 		/* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms, $7 number of the exchange */
@@ -100,23 +108,28 @@ static const struct {
 		"), taken AS MATERIALIZED ("
 		"  SELECT array_agg(l.e) AS entities, count(*)::int AS n,"
 		"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), false) FROM locked l"
-		") SELECT e.e::text, pg_backend_pid(),"
+		") SELECT e.e::text, r.row_id, r.attempts, pg_backend_pid(), pg_relation_size({toast}),"
 		"   CASE WHEN t.n = $2::int THEN t.entities[t.n]::text"
 		"        ELSE (SELECT (array_agg(c.e))[count(*)]::text FROM candidate c) END,"
 		"   CASE WHEN t.n = $2::int THEN false ELSE (SELECT count(*) < 1000 FROM candidate) END"
-		" FROM taken t LEFT JOIN unnest(t.entities) e(e) ON true" },
+		" FROM taken t LEFT JOIN unnest(t.entities) e(e) ON true"
+		"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text" },
 
+	/* Rows of one entity come in order because each entity's are found by its own ordered walk of the index. */
 	[ST_READ] = { "postrider_read", "read rows",
-		/* $1 rows, $2 bytes, $3 rows of one entity */
-		"SELECT {fields}, o.postrider_attempts::text"
-		" FROM (SELECT o.*,"
-		"         (SELECT CASE WHEN r.row_id = o.{id}::text THEN r.attempts ELSE 0 END FROM postrider.retry r"
-		"           WHERE r.outbox = {outbox} AND r.entity = c.e::text) AS postrider_attempts,"
-		"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
+		/* $1 rows, $2 rows of one entity */
+		"SELECT {fields} FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
+		" CROSS JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
+		" LIMIT $1::int" },
+
+	[ST_READ_LARGE] = { "postrider_read_large", "read rows",
+		/* the same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much */
+		"SELECT {fields}"
+		" FROM (SELECT o.*, sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
 		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
-		"       CROSS JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $3::int) o"
+		"       CROSS JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
 		"       LIMIT $1::int) o"
-		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $2::bigint" },
+		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint" },
 };
 
 /* What the results of an exchange are, in order. */
@@ -131,6 +144,7 @@ struct reader {
 
 	char *hand;                     /* where the next walk starts; NULL: at the lowest entity */
 	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
+	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
 
 	uint64_t number;                /* of the exchange */
 	enum step steps[8];
@@ -138,15 +152,16 @@ struct reader {
 	uint32_t settle_results;        /* results that belong to STEP_SETTLE and have not come */
 	bool busy;
 	struct answer answer;
-	PGresult *claimed;              /* the entities that were locked, in the order of their rows */
+	PGresult *claimed;              /* the entities that were locked */
+	struct retry retries[ENTITIES_MAX];
 
 	/* Parameters that are array literals, kept for their memory. */
-	struct buf ids, cleared, held, releasing;
+	struct buf entities, ids, cleared, held, releasing;
 	struct buf idle;                /* locked entities that had no row for us: unlocked by the next exchange */
 };
 
 /* Fields of the answer to ST_CLAIM, one row per entity or one with a NULL entity. */
-enum { CLAIM_ENTITY, CLAIM_PID, CLAIM_HAND, CLAIM_EXHAUSTED };
+enum { CLAIM_ENTITY, CLAIM_ROW_ID, CLAIM_ATTEMPTS, CLAIM_PID, CLAIM_TOAST, CLAIM_HAND, CLAIM_EXHAUSTED };
 
 /* --- array literals ------------------------------------------------------------------------------------------- */
 
@@ -247,6 +262,7 @@ static void advisory_close(struct reader *r)
 	PQclear(r->answer.rows);
 	for (int i = 0; i < ST_COUNT; i++)
 		free(r->sql[i]);
+	buf_release(&r->entities);
 	buf_release(&r->ids);
 	buf_release(&r->cleared);
 	buf_release(&r->held);
@@ -264,6 +280,8 @@ static bool advisory_open(const struct reader_env *env, struct reader **ret, str
 
 	r->env = env;
 	r->rows_per_entity = 1;
+	r->large_rows = true;           /* until a claim has shown otherwise */
+	buf_init(&r->entities, PARAM_CEILING);
 	buf_init(&r->ids, PARAM_CEILING);
 	buf_init(&r->cleared, PARAM_CEILING);
 	buf_init(&r->held, PARAM_CEILING);
@@ -335,12 +353,14 @@ static bool send_holds(struct reader *r, const struct exchange *x, const char *n
  * earlier failures are over. */
 static void collect_done(struct reader *r, const struct exchange *x)
 {
+	array_open(&r->entities);
 	array_open(&r->ids);
 	array_open(&r->cleared);
 	array_open(&r->releasing);
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
 
+		array_add(&r->entities, ev->entity);
 		array_add(&r->ids, ev->id);
 		if (!window_ends_lane(ev))
 			continue;
@@ -350,6 +370,7 @@ static void collect_done(struct reader *r, const struct exchange *x)
 	}
 	for (uint32_t i = 0; i < x->n_holds; i++)
 		array_add(&r->releasing, x->holds[i].event->entity);
+	array_close(&r->entities);
 	array_close(&r->ids);
 	array_close(&r->cleared);
 	array_close(&r->releasing);
@@ -372,7 +393,8 @@ static bool send_settle(struct reader *r, const struct exchange *x, const char *
 	if (!send_holds(r, x, number, err))
 		return false;
 	if (x->n_done > 0) {
-		if (!send_prepared(r, ST_SETTLE, 2, (const char *const[]){ buf_str(&r->ids), number }, 0, err))
+		if (!send_prepared(r, ST_SETTLE, 3,
+				   (const char *const[]){ buf_str(&r->entities), buf_str(&r->ids), number }, 0, err))
 			return false;
 		r->settle_results++;
 	}
@@ -401,11 +423,12 @@ static bool send_claim(struct reader *r, const struct exchange *x, const char *n
 	_cleanup_(mem_freep) char *per_entity = mem_printf("%lld", (long long)r->env->outbox->entity_max_rows);
 
 	array_open(&r->held);
-	window_each_lane(x->window, add_held, &r->held);
+	window_each_lane(x->window, add_held, &r->held);        /* not those that are being released: see $4 */
 	array_close(&r->held);
 	if (!send_prepared(r, ST_CLAIM, 5,
 		  (const char *const[]){ r->hand, entities, buf_str(&r->held), buf_str(&r->releasing), number }, 0, err) ||
-	    !send_prepared(r, ST_READ, 3, (const char *const[]){ rows, bytes, per_entity }, 1, err))
+	    !send_prepared(r, r->large_rows ? ST_READ_LARGE : ST_READ, r->large_rows ? 3 : 2,
+			   (const char *const[]){ rows, per_entity, bytes }, 1, err))
 		return false;
 	expect(r, STEP_CLAIM);
 	expect(r, STEP_READ);
@@ -484,6 +507,20 @@ static void find_idle(struct reader *r)
 		r->answer.exhausted = false;
 }
 
+static void note_retries(struct reader *r)
+{
+	r->answer.retries = r->retries;
+	for (int i = 0; i < PQntuples(r->claimed); i++) {
+		if (PQgetisnull(r->claimed, i, CLAIM_ROW_ID))
+			continue;
+		r->retries[r->answer.n_retries++] = (struct retry){
+			.entity = field(r->claimed, i, CLAIM_ENTITY),
+			.row_id = field(r->claimed, i, CLAIM_ROW_ID),
+			.attempts = (uint32_t)strtoul(PQgetvalue(r->claimed, i, CLAIM_ATTEMPTS), NULL, 10),
+		};
+	}
+}
+
 static bool take_claim(struct reader *r, PGresult *res, struct error *err)
 {
 	int pid = atoi(PQgetvalue(res, 0, CLAIM_PID));
@@ -498,6 +535,9 @@ static bool take_claim(struct reader *r, PGresult *res, struct error *err)
 	free(r->hand);
 	r->hand = PQgetisnull(res, 0, CLAIM_HAND) ? NULL : mem_strdup(PQgetvalue(res, 0, CLAIM_HAND));
 	r->answer.exhausted = PQgetvalue(res, 0, CLAIM_EXHAUSTED)[0] == 't';
+	/* Each partition has a TOAST table of its own: too many to ask. */
+	r->large_rows = r->env->table->partitioned || atoll(PQgetvalue(res, 0, CLAIM_TOAST)) > 0;
+	note_retries(r);
 	return true;
 }
 

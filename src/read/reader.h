@@ -38,9 +38,16 @@ struct rider {
 
 /* A row that its sink refused: its entity is not claimed again before the delay is over. */
 struct hold {
-	const struct event *event;
+	struct event *event;
 	uint32_t attempts;
 	int64_t delay_ms;
+};
+
+/* An entity that was held back and may be tried again, and which row it was held for. */
+struct retry {
+	struct slice entity;
+	struct slice row_id;
+	uint32_t attempts;
 };
 
 struct exchange {
@@ -58,8 +65,9 @@ struct answer {
 	bool settled;                   /* done and holds are recorded; otherwise settle_error says why not, the rows are
 	                                 * still ours and may be settled again */
 	struct error settle_error;
-	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h and one more: the number
-	                                 * of times that the row was refused, NULL when its entity was not held back */
+	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h; the caller's */
+	const struct retry *retries;    /* of the entities among them that were held back; valid until the next exchange */
+	uint32_t n_retries;
 	bool exhausted;                 /* nothing else can be claimed now */
 };
 

@@ -13,6 +13,7 @@
 char *sql_for_table(const char *sql, const struct table *t, int outbox)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
+	_cleanup_(mem_freep) char *toast = mem_printf("%u", t->toast_oid);
 	_cleanup_(mem_freep) char *number = mem_printf("%d", outbox);
 	const struct {
 		const char *name, *text;
@@ -26,6 +27,7 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },
 		{ "oid", oid },
+		{ "toast", toast },
 		{ "outbox", number },
 	};
 	struct buf out;

@@ -51,6 +51,7 @@ struct event {
 	uint32_t attempt;               /* times that this row was refused before */
 	uint8_t stage;                  /* index of the sink it is at */
 	uint8_t state;                  /* enum event_state */
+	bool settling;                  /* taken from the window's lists, to be settled or recorded as held */
 	bool retried;                   /* its entity has an entry in postrider.retry, to be cleared when it is settled */
 	bool alone;                     /* no other row of its entity may be in flight beside it: it was refused before, or
 	                                 * travelled with one that was */

@@ -146,7 +146,8 @@ static void take_holds(struct feed *f, int64_t now)
 		h->attempts = ev->attempt + (verdict_of(ev->failure->kind)->counts ? 1 : 0);
 		h->delay_ms = verdict_delay_ms(h->attempts, &f->seed);
 		bell_due(f->env.bell, now + h->delay_ms);
-		log_hold(f, h, now);
+		if (!f->settle_failing)
+			log_hold(f, h, now);
 	}
 }
 
@@ -182,6 +183,9 @@ static void begin(struct feed *f, bool claim, int64_t now)
 		x.want_rows = f->claim_rows;
 		x.want_bytes = budget > f->window->bytes ? budget - f->window->bytes : 1;
 		f->seen_rings = bell_rings(f->env.bell);
+	} else if (f->n_done + f->n_holds > 0) {
+		/* The entities that this gives back may have more rows, which nobody else was able to claim. */
+		f->hungry = !f->draining;
 	}
 	f->asked_rows = x.want_rows;
 	f->busy = true;
@@ -197,7 +201,7 @@ static void finish_settled(struct feed *f)
 	for (uint32_t i = 0; i < f->n_done; i++)
 		window_done(f->window, f->done[i]);
 	for (uint32_t i = 0; i < f->n_holds; i++)
-		window_done(f->window, (struct event *)f->holds[i].event);
+		window_done(f->window, f->holds[i].event);
 	f->settled += f->n_done;
 	if (f->one_by_one > 0 && f->n_done > 0)
 		f->one_by_one--;
@@ -210,13 +214,11 @@ static void give_back_unsettled(struct feed *f)
 {
 	struct event_list done = { 0 }, held = { 0 };
 
-	for (uint32_t i = f->n_done; i-- > 0;)
-		window_return(&done, (struct event_list){ f->done[i], f->done[i], 1 });
-	for (uint32_t i = f->n_holds; i-- > 0;) {
-		struct event *ev = (struct event *)f->holds[i].event;
-
-		window_return(&held, (struct event_list){ ev, ev, 1 });
-	}
+	/* Still linked as they were taken. */
+	if (f->n_done > 0)
+		done = (struct event_list){ f->done[0], f->done[f->n_done - 1], f->n_done };
+	if (f->n_holds > 0)
+		held = (struct event_list){ f->holds[0].event, f->holds[f->n_holds - 1].event, f->n_holds };
 	window_return(&f->window->delivered, done);
 	window_return(&f->window->held, held);
 }
@@ -247,33 +249,41 @@ static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 	}
 }
 
-/* One row of the claim: its message, or the reason why there is none. */
-static bool fill_event(struct feed *f, struct batch *b, uint32_t row)
+static void note_attempts(struct event *ev, const struct answer *a)
 {
-	struct event *ev = &b->events[row];
-	int attempts_field = PQnfields(b->rows) - 1;
-	struct error err = { 0 };
-
-	ev->outcomes = f->env.outcomes;
-	if (!PQgetisnull(b->rows, (int)row, attempts_field)) {
+	for (uint32_t i = 0; i < a->n_retries; i++) {
+		if (!slice_equal(ev->entity, a->retries[i].entity))
+			continue;
 		ev->retried = true;
-		ev->attempt = (uint32_t)strtoul(PQgetvalue(b->rows, (int)row, attempts_field), NULL, 10);
+		if (slice_equal(ev->id, a->retries[i].row_id))
+			ev->attempt = a->retries[i].attempts;
 		ev->alone = ev->attempt > 0;
 	}
-	if (route_row(f->env.route, b, row, &err))
+}
+
+/* One row of the claim: its message, or the reason why there is none. */
+static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const struct answer *a)
+{
+	struct event *ev = &b->events[row];
+	struct error err = { 0 };
+	bool routed = route_row(f->env.route, b, row, &err);
+
+	ev->outcomes = f->env.outcomes;
+	note_attempts(ev, a);
+	if (routed)
 		return true;
 	ev->failure = mem_new(struct error);
 	*ev->failure = err;
 	return false;
 }
 
-static void admit_rows(struct feed *f, PGresult *rows)
+static void admit_rows(struct feed *f, const struct answer *a)
 {
-	struct batch *b = batch_new(rows, (uint32_t)PQntuples(rows));
+	struct batch *b = batch_new(a->rows, (uint32_t)PQntuples(a->rows));
 	bool refused = false;
 
 	for (uint32_t i = 0; i < b->count; i++) {
-		refused |= !fill_event(f, b, i);
+		refused |= !fill_event(f, b, i, a);
 		window_admit(f->window, &b->events[i]);
 	}
 	/* Only when all rows are in: what stands behind a refused row leaves with it, its own failure forgotten. The refused
@@ -336,7 +346,7 @@ static void digest(struct feed *f, struct answer *a, int64_t now)
 	f->claimed += rows;
 	judge_claim(f, a, rows, now);
 	if (rows > 0)
-		admit_rows(f, a->rows);
+		admit_rows(f, a);
 	else
 		PQclear(a->rows);
 }

@@ -51,17 +51,14 @@ struct event_list window_take(struct event_list *from, uint32_t max)
 {
 	struct event_list taken = { 0 };
 
-	if (max >= from->count) {
-		taken = *from;
-		*from = (struct event_list){ 0 };
-		return taken;
-	}
-	while (taken.count < max)
+	while (taken.count < max && from->first) {
+		from->first->settling = true;
 		list_push(&taken, list_pop(from));
+	}
 	return taken;
 }
 
-void window_return(struct event_list *to, struct event_list back)
+static void list_prepend(struct event_list *to, struct event_list back)
 {
 	if (!back.first)
 		return;
@@ -70,6 +67,13 @@ void window_return(struct event_list *to, struct event_list back)
 		to->last = back.last;
 	to->first = back.first;
 	to->count += back.count;
+}
+
+void window_return(struct event_list *to, struct event_list back)
+{
+	for (struct event *ev = back.first; ev; ev = ev->next)
+		ev->settling = false;
+	list_prepend(to, back);
 }
 
 /* --- lanes by entity ------------------------------------------------------------------------------------------ */
@@ -132,7 +136,8 @@ void window_each_lane(const struct window *w, void (*visit)(void *arg, struct sl
 {
 	for (uint32_t i = 0; i < w->n_buckets; i++)
 		for (struct lane *l = w->buckets[i]; l; l = l->hash_next)
-			visit(arg, l->first->entity);
+			if (!l->last->settling)
+				visit(arg, l->first->entity);
 }
 
 /* --- movement inside a lane ----------------------------------------------------------------------------------- */
@@ -366,7 +371,7 @@ void window_unsubmit(struct window *w, uint32_t stage, struct event *const event
 		events[i]->lane->submitted--;
 		list_push(&back, events[i]);
 	}
-	window_return(&w->ready[stage], back);
+	list_prepend(&w->ready[stage], back);
 }
 
 bool window_ends_lane(const struct event *ev)

@@ -78,7 +78,7 @@ void window_refused(struct window *w, struct event *ev);
 /* A delivered row was settled, or a held one recorded: it leaves the window and its batch. */
 void window_done(struct window *w, struct event *ev);
 
-/* Takes rows from the front of a list, at most `max`; linked by `next`. */
+/* Takes rows from the front of `delivered` or `held`, at most `max`, to settle or record them; linked by `next`. */
 struct event_list window_take(struct event_list *from, uint32_t max);
 
 /* True when this is the last row of its lane, so that settling it ends the claim on the entity. */
@@ -91,7 +91,7 @@ void window_return(struct event_list *to, struct event_list back);
  * orphans until their outcome. */
 void window_abandon(struct window *w);
 
-/* Calls `visit` with the entity of each lane. */
+/* Calls `visit` with the entity of each lane, except those that end with what is being settled. */
 void window_each_lane(const struct window *w, void (*visit)(void *arg, struct slice entity), void *arg);
 
 #endif

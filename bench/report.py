@@ -1,0 +1,108 @@
+"""The results as a table for people, with the project's targets beside them."""
+
+from . import drain, latency
+
+# Where a figure stands in the results, what it must not fall below or exceed. A missing scene has no targets.
+TARGETS = [
+    ("speed, 200 bytes: postrider / bare pipeline", ("drain", 0, "ratios", "a/c"), ">=", 0.85),
+    ("speed, 200 bytes: postrider / plain loop", ("drain", 0, "ratios", "a/b"), ">=", 1.0),
+    ("speed, 1 KiB: postrider / bare pipeline", ("drain", 1, "ratios", "a/c"), ">=", 0.85),
+    ("speed, 1 KiB: postrider / plain loop", ("drain", 1, "ratios", "a/b"), ">=", 1.0),
+    ("peak RSS with 200 bytes, MB", ("drain", 0, "summary", "a", "peak_rss_mb"), "<=", 40),
+    ("peak RSS with 1 KiB, MB", ("drain", 1, "summary", "a", "peak_rss_mb"), "<=", 40),
+    ("latency p50: postrider / plain loop", ("latency", "ratios", "a/b p50"), "<=", 2),
+    ("latency p99: postrider / plain loop", ("latency", "ratios", "a/b p99"), "<=", 3),
+    ("cost of a row: many waiting / few waiting", ("backlog", "ratio"), "<=", 1.15),
+]
+
+
+def judge(results):
+    """The targets that these results have something to say about."""
+    judged = []
+    for name, path, relation, target in TARGETS:
+        if path[0] not in results:
+            continue
+        value = results
+        for step in path:
+            value = value[step]
+        met = value["median"] >= target if relation == ">=" else value["median"] <= target
+        judged.append({"target": name, "relation": relation, "wanted": target, "value": value, "met": met})
+    return judged
+
+
+def number(value):
+    """Three digits that matter."""
+    if abs(value) >= 10_000:
+        return f"{value / 1000:.0f} k"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def spread(figure):
+    if figure["min"] == figure["max"]:
+        return number(figure["median"])
+    return f"{number(figure['median'])} ({number(figure['min'])}–{number(figure['max'])})"
+
+
+def table(heading, rows):
+    """Columns as wide as they need to be; the first one to the left."""
+    widths = [max(len(row[i]) for row in [heading, *rows]) for i in range(len(heading))]
+    lines = []
+    for row in [heading, *rows]:
+        cells = [cell.ljust(width) if i == 0 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))]
+        lines.append("  " + "   ".join(cells).rstrip())
+    return lines
+
+
+def show_drain(parts):
+    for part in parts:
+        yield (f"Draining {part['rows']:,} rows of {part['payload_bytes']} bytes, {part['entities']:,} entities; "
+               "CPU seconds are for 100,000 rows")
+        heading = ("", "rows/s", "relay CPU s", "PostgreSQL CPU s", "peak RSS MB", "first message ms")
+        yield from table(heading, [
+            (f"({letter}) {drain.PARTICIPANTS[letter][0]}", *(spread(of[figure]) for figure in drain.FIGURES))
+            for letter, of in part["summary"].items()])
+        yield "  " + ",  ".join(f"{name} {spread(value)}" for name, value in part["ratios"].items())
+        yield ""
+
+
+def show_latency(results):
+    yield f"From commit to consumer at {results['rows_per_s']} rows/s, {results['seconds']} s"
+    heading = ("", "p50 ms", "p95 ms", "p99 ms", "relay CPU %", "PostgreSQL CPU %")
+    yield from table(heading, [
+        (f"({letter}) {latency.PARTICIPANTS[letter][0]}", *(spread(figure) for figure in of.values()))
+        for letter, of in results["summary"].items()])
+    yield "  " + ",  ".join(f"{name} {spread(value)}" for name, value in results["ratios"].items())
+    yield ""
+
+
+def show_backlog(results):
+    yield f"Cost of a row for postrider, over {results['rows']:,} rows"
+    heading = ("rows waiting", "CPU µs", "relay µs", "PostgreSQL sessions µs", "rows/s")
+    yield from table(heading, [
+        (f"{results[side]:,}", *(spread(figure) for figure in of.values())) for side, of in results["summary"].items()])
+    yield f"  many/few {spread(results['ratio'])}"
+    yield ""
+
+
+def show_targets(judged):
+    yield "Targets"
+    sign = {">=": "≥", "<=": "≤"}
+    yield from table(("", "wanted", "measured", ""), [
+        (row["target"], f"{sign[row['relation']]} {row['wanted']}", spread(row["value"]), "pass" if row["met"] else "MISS")
+        for row in judged])
+
+
+SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog}
+
+
+def show(results):
+    """The whole report as lines."""
+    rounds = results["rounds"]
+    yield f"{f'Median of {rounds} rounds (lowest–highest)' if rounds > 1 else 'One round'}, {results['machine']}"
+    if results["quick"]:
+        yield "Quick: short runs, of which the start of each process is a large part. Indicative only."
+    yield ""
+    for name, lines in SCENES.items():
+        if name in results:
+            yield from lines(results[name])
+    yield from show_targets(results["targets"])
