@@ -29,9 +29,20 @@
  * takes no more of them than this, and a worker has at most two claims in flight. */
 enum { ENTITIES_MAX = 128 };
 
+#define BOOLOID 16
 #define PARAM_CEILING ((size_t)256 << 20)
 
-enum statement { ST_SETTLE, ST_HOLD, ST_CLEAR, ST_UNLOCK, ST_CLAIM, ST_READ, ST_READ_LARGE, ST_COUNT };
+enum statement {
+	ST_SETTLE,
+	ST_SETTLE_BY_KEY,
+	ST_HOLD,
+	ST_CLEAR,
+	ST_UNLOCK,
+	ST_CLAIM,
+	ST_READ,
+	ST_READ_LARGE,
+	ST_COUNT
+};
 
 static const struct {
 	const char *name;
@@ -39,17 +50,24 @@ static const struct {
 	const char *sql;
 } statements[ST_COUNT] = {
 	[ST_SETTLE] = { "postrider_settle", "settle published rows",
-		/* $1 entities, $2 ids, $3 number of the exchange.
+		/* $1 where the rows were when they were read, $2 their ids, $3 number of the exchange, $4 how many.
 		 *
-		 * `id = ANY ($2)` alone would be enough, but where statistics say that the table is empty, as they mostly do of an
-		 * outbox, any index on the id seems good, also one that has it behind the entity and is read from end to end. With
-		 * both columns given, each row is found by one descent in whichever index. A ctid is unique only within a
-		 * partition, hence the second condition. */
+		 * By address, because that needs no index and so no luck with the planner, to which an outbox mostly looks empty;
+		 * the id makes sure that the row is still the same one. A row that was moved meanwhile (an UPDATE, VACUUM FULL) is
+		 * not found: then this does not count as settled, and the exchange is repeated by key. */
+		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY ($1::tid[])"
+		"  AND o.{id} IN (SELECT unnest($2::{id_type}[])) RETURNING 1)"
+		" SELECT count(*) = $4::bigint,"
+		"   set_config('postrider.settled', CASE WHEN count(*) = $4::bigint THEN $3::text ELSE '' END, false) FROM gone" },
+
+	[ST_SETTLE_BY_KEY] = { "postrider_settle_by_key", "settle published rows",
+		/* $1 entities, $2 ids, $3 number of the exchange. Rows that are not there were deleted by somebody else. With both
+		 * columns given each row is one descent in an index, whichever the planner takes. */
 		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("
 		"    SELECT p.ctid FROM unnest($1::{key_type}[], $2::{id_type}[]) u(e, i)"
 		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))"
 		"  AND o.{id} IN (SELECT unnest($2::{id_type}[])) RETURNING 1)"
-		" SELECT count(*), set_config('postrider.settled', $3::text, false) FROM gone" },
+		" SELECT true, set_config('postrider.settled', $3::text, false), count(*) FROM gone" },
 
 	[ST_HOLD] = { "postrider_hold", "hold back a failing entity",
 		/* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms, $7 number of the exchange */
@@ -75,13 +93,18 @@ static const struct {
 
 	[ST_CLAIM] = { "postrider_claim", "claim entities",
 		/* $1 hand, $2 how many entities, $3 entities held by this session, $4 those that the unlock above releases if the
-		 * settle committed, $5 number of the exchange.
+		 * settle committed, $5 number of the exchange, $6 whether to start at some other place than the hand.
 		 *
 		 * Walks distinct entities by index from the hand to the end, then from the start to the hand: one index descent
 		 * each, however many rows an entity has, and no more of them than are needed. CASE fixes the order of the tests:
 		 * the lock is tried last, and only for entities that pass all others. */
-		"WITH RECURSIVE ahead(e) AS ("
-		"  (SELECT o.{key} FROM {table} o WHERE o.{key} > $1::{key_type} ORDER BY o.{key} LIMIT 1)"
+		"WITH RECURSIVE hand(h) AS MATERIALIZED ("
+		"  SELECT CASE WHEN $6::bool THEN coalesce("
+		"    (SELECT o.{key} FROM {table} o TABLESAMPLE SYSTEM (least(100, 16000000.0 / (pg_relation_size({oid}) + 1)))"
+		"      WHERE o.{key} IS NOT NULL ORDER BY random() LIMIT 1), $1::{key_type})"
+		"  ELSE $1::{key_type} END"
+		"), ahead(e) AS ("
+		"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) ORDER BY o.{key} LIMIT 1)"
 		"  UNION ALL"
 		"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e ORDER BY o.{key} LIMIT 1)"
 		"    FROM ahead a WHERE a.e IS NOT NULL"
@@ -89,14 +112,15 @@ static const struct {
 		"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL ORDER BY o.{key} LIMIT 1)"
 		"  UNION ALL"
 		"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e ORDER BY o.{key} LIMIT 1)"
-		"    FROM behind b WHERE b.e IS NOT NULL AND ($1 IS NULL OR b.e < $1)"
-		"), candidate(e) AS MATERIALIZED ("
-		"  SELECT w.e FROM (SELECT a.e FROM ahead a WHERE a.e IS NOT NULL"
-		"                   UNION ALL"
-		"                   SELECT b.e FROM behind b WHERE b.e IS NOT NULL AND ($1 IS NULL OR b.e <= $1)) w"
+		"    FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e < h)"
+		"), candidate(e, n) AS MATERIALIZED ("
+		"  SELECT w.e, row_number() OVER () FROM ("
+		"      SELECT a.e FROM ahead a WHERE a.e IS NOT NULL"
+		"      UNION ALL"
+		"      SELECT b.e FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e <= h)) w"
 		"  LIMIT 1000"
-		"), locked(e) AS ("
-		"  SELECT c.e FROM candidate c WHERE CASE"
+		"), locked(e, n) AS ("
+		"  SELECT c.e, c.n FROM candidate c WHERE CASE"
 		"    WHEN c.e::text IN (SELECT unnest($3::text[])) THEN false"
 		"    WHEN c.e::text IN (SELECT unnest($4::text[]))"
 		"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::text THEN false"
@@ -106,28 +130,30 @@ static const struct {
 		"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"
 		"  LIMIT $2::int"
 		"), taken AS MATERIALIZED ("
-		"  SELECT array_agg(l.e) AS entities, count(*)::int AS n,"
+		"  SELECT array_agg(l.e) AS entities, count(*)::int AS n, max(l.n) AS looked,"
 		"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), false) FROM locked l"
+		"), seen AS ("      /* all there was to look at, when that was not enough */
+		"  SELECT max(c.n) AS looked, (array_agg(c.e ORDER BY c.n DESC))[1] AS last FROM candidate c"
 		") SELECT e.e::text, r.row_id, r.attempts, pg_backend_pid(), pg_relation_size({toast}),"
-		"   CASE WHEN t.n = $2::int THEN t.entities[t.n]::text"
-		"        ELSE (SELECT (array_agg(c.e))[count(*)]::text FROM candidate c) END,"
-		"   CASE WHEN t.n = $2::int THEN false ELSE (SELECT count(*) < 1000 FROM candidate) END"
+		"   CASE WHEN t.n = $2::int THEN t.entities[t.n] ELSE (SELECT s.last FROM seen s) END::text,"
+		"   CASE WHEN t.n = $2::int THEN t.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"
+		"   t.n < $2::int AND coalesce((SELECT s.looked FROM seen s), 0) < 1000"
 		" FROM taken t LEFT JOIN unnest(t.entities) e(e) ON true"
 		"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text" },
 
 	/* Rows of one entity come in order because each entity's are found by its own ordered walk of the index. */
 	[ST_READ] = { "postrider_read", "read rows",
 		/* $1 rows, $2 rows of one entity */
-		"SELECT {fields} FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
-		" CROSS JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
+		"SELECT {fields}, o.postrider_ctid::text FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
+		" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
 		" LIMIT $1::int" },
 
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows",
 		/* the same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much */
-		"SELECT {fields}"
+		"SELECT {fields}, o.postrider_ctid::text"
 		" FROM (SELECT o.*, sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
 		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
-		"       CROSS JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
+		"       CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
 		"       LIMIT $1::int) o"
 		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint" },
 };
@@ -143,12 +169,14 @@ struct reader {
 	char *sql[ST_COUNT];
 
 	char *hand;                     /* where the next walk starts; NULL: at the lowest entity */
+	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
 	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
 	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
 
 	uint64_t number;                /* of the exchange */
 	enum step steps[8];
 	uint32_t n_steps, step;
+	bool settle_by_key;             /* some rows were no longer where they had been read */
 	uint32_t settle_results;        /* results that belong to STEP_SETTLE and have not come */
 	bool busy;
 	struct answer answer;
@@ -156,12 +184,12 @@ struct reader {
 	struct retry retries[ENTITIES_MAX];
 
 	/* Parameters that are array literals, kept for their memory. */
-	struct buf entities, ids, cleared, held, releasing;
+	struct buf addresses, entities, ids, cleared, held, releasing;
 	struct buf idle;                /* locked entities that had no row for us: unlocked by the next exchange */
 };
 
 /* Fields of the answer to ST_CLAIM, one row per entity or one with a NULL entity. */
-enum { CLAIM_ENTITY, CLAIM_ROW_ID, CLAIM_ATTEMPTS, CLAIM_PID, CLAIM_TOAST, CLAIM_HAND, CLAIM_EXHAUSTED };
+enum { CLAIM_ENTITY, CLAIM_ROW_ID, CLAIM_ATTEMPTS, CLAIM_PID, CLAIM_TOAST, CLAIM_HAND, CLAIM_LOOKED, CLAIM_EXHAUSTED };
 
 /* --- array literals ------------------------------------------------------------------------------------------- */
 
@@ -238,22 +266,6 @@ static bool prepare(struct reader *r, struct error *err)
 	return true;
 }
 
-/* Workers that start together would all try the same first entities; some page of the table gives each another start.
- * An empty answer (a small table) is as good as any. */
-static bool choose_start(struct reader *r, struct error *err)
-{
-	_cleanup_(pg_result_clearp) PGresult *res = NULL;
-	_cleanup_(mem_freep) char *sql = sql_for_table(
-		"SELECT o.{key}::text FROM {table} o TABLESAMPLE SYSTEM (0.1) WHERE o.{key} IS NOT NULL LIMIT 1",
-		r->env->table, 0);
-
-	if (!pg_query(r->conn, "choose where to start", sql, 0, NULL, &res, err))
-		return false;
-	if (PQntuples(res) == 1)
-		r->hand = mem_strdup(PQgetvalue(res, 0, 0));
-	return true;
-}
-
 static void advisory_close(struct reader *r)
 {
 	if (!r)
@@ -262,6 +274,7 @@ static void advisory_close(struct reader *r)
 	PQclear(r->answer.rows);
 	for (int i = 0; i < ST_COUNT; i++)
 		free(r->sql[i]);
+	buf_release(&r->addresses);
 	buf_release(&r->entities);
 	buf_release(&r->ids);
 	buf_release(&r->cleared);
@@ -280,7 +293,9 @@ static bool advisory_open(const struct reader_env *env, struct reader **ret, str
 
 	r->env = env;
 	r->rows_per_entity = 1;
+	r->crowded = true;              /* workers that start together had better not start at the same place */
 	r->large_rows = true;           /* until a claim has shown otherwise */
+	buf_init(&r->addresses, PARAM_CEILING);
 	buf_init(&r->entities, PARAM_CEILING);
 	buf_init(&r->ids, PARAM_CEILING);
 	buf_init(&r->cleared, PARAM_CEILING);
@@ -288,8 +303,7 @@ static bool advisory_open(const struct reader_env *env, struct reader **ret, str
 	buf_init(&r->releasing, PARAM_CEILING);
 	buf_init(&r->idle, PARAM_CEILING);
 	if (!pg_connect(env->database, env->purpose, env->interrupt_fd, &r->conn, err) ||
-	    !pg_apply_reader_settings(r->conn, env->database, err) || !check_session(r, err) || !prepare(r, err) ||
-	    !choose_start(r, err)) {
+	    !pg_apply_reader_settings(r->conn, env->database, err) || !check_session(r, err) || !prepare(r, err)) {
 		advisory_close(r);
 		return false;
 	}
@@ -353,6 +367,7 @@ static bool send_holds(struct reader *r, const struct exchange *x, const char *n
  * earlier failures are over. */
 static void collect_done(struct reader *r, const struct exchange *x)
 {
+	array_open(&r->addresses);
 	array_open(&r->entities);
 	array_open(&r->ids);
 	array_open(&r->cleared);
@@ -360,6 +375,7 @@ static void collect_done(struct reader *r, const struct exchange *x)
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
 
+		array_add(&r->addresses, ev->address);
 		array_add(&r->entities, ev->entity);
 		array_add(&r->ids, ev->id);
 		if (!window_ends_lane(ev))
@@ -370,10 +386,24 @@ static void collect_done(struct reader *r, const struct exchange *x)
 	}
 	for (uint32_t i = 0; i < x->n_holds; i++)
 		array_add(&r->releasing, x->holds[i].event->entity);
+	array_close(&r->addresses);
 	array_close(&r->entities);
 	array_close(&r->ids);
 	array_close(&r->cleared);
 	array_close(&r->releasing);
+}
+
+static bool send_delete(struct reader *r, uint32_t n, const char *number, struct error *err)
+{
+	_cleanup_(mem_freep) char *count = mem_printf("%u", n);
+	const char *by_address[] = { buf_str(&r->addresses), buf_str(&r->ids), number, count };
+	const char *by_key[] = { buf_str(&r->entities), buf_str(&r->ids), number };
+	bool by_key_now = r->settle_by_key;
+
+	r->settle_by_key = false;
+	r->settle_results++;
+	return by_key_now ? send_prepared(r, ST_SETTLE_BY_KEY, ARRAY_SIZE(by_key), by_key, 0, err) :
+			    send_prepared(r, ST_SETTLE, ARRAY_SIZE(by_address), by_address, 0, err);
 }
 
 static bool send_settle(struct reader *r, const struct exchange *x, const char *number, struct error *err)
@@ -392,12 +422,8 @@ static bool send_settle(struct reader *r, const struct exchange *x, const char *
 	}
 	if (!send_holds(r, x, number, err))
 		return false;
-	if (x->n_done > 0) {
-		if (!send_prepared(r, ST_SETTLE, 3,
-				   (const char *const[]){ buf_str(&r->entities), buf_str(&r->ids), number }, 0, err))
-			return false;
-		r->settle_results++;
-	}
+	if (x->n_done > 0 && !send_delete(r, x->n_done, number, err))
+		return false;
 	expect(r, STEP_SETTLE);
 	return send_sync(r, STEP_SETTLE_SYNC, err);
 }
@@ -425,8 +451,10 @@ static bool send_claim(struct reader *r, const struct exchange *x, const char *n
 	array_open(&r->held);
 	window_each_lane(x->window, add_held, &r->held);        /* not those that are being released: see $4 */
 	array_close(&r->held);
-	if (!send_prepared(r, ST_CLAIM, 5,
-		  (const char *const[]){ r->hand, entities, buf_str(&r->held), buf_str(&r->releasing), number }, 0, err) ||
+	if (!send_prepared(r, ST_CLAIM, 6,
+			   (const char *const[]){ r->hand, entities, buf_str(&r->held), buf_str(&r->releasing), number,
+						  r->crowded ? "true" : "false" },
+			   0, err) ||
 	    !send_prepared(r, r->large_rows ? ST_READ_LARGE : ST_READ, r->large_rows ? 3 : 2,
 			   (const char *const[]){ rows, per_entity, bytes }, 1, err))
 		return false;
@@ -535,13 +563,15 @@ static bool take_claim(struct reader *r, PGresult *res, struct error *err)
 	free(r->hand);
 	r->hand = PQgetisnull(res, 0, CLAIM_HAND) ? NULL : mem_strdup(PQgetvalue(res, 0, CLAIM_HAND));
 	r->answer.exhausted = PQgetvalue(res, 0, CLAIM_EXHAUSTED)[0] == 't';
+	r->crowded = atoi(PQgetvalue(res, 0, CLAIM_LOOKED)) > 2 * PQntuples(res) + 10;
 	/* Each partition has a TOAST table of its own: too many to ask. */
 	r->large_rows = r->env->table->partitioned || atoll(PQgetvalue(res, 0, CLAIM_TOAST)) > 0;
 	note_retries(r);
 	return true;
 }
 
-/* A settle that failed leaves everything as it was: nothing deleted, nothing unlocked. */
+/* A settle that failed leaves everything as it was: nothing deleted, nothing unlocked. One that did not find all rows
+ * deleted those that it found, and unlocked nothing; it is repeated in another way. */
 static void take_settle(struct reader *r, const PGresult *res)
 {
 	ExecStatusType status = PQresultStatus(res);
@@ -549,6 +579,12 @@ static void take_settle(struct reader *r, const PGresult *res)
 	if (status == PGRES_FATAL_ERROR && r->answer.settled) {
 		pg_error(r->conn, res, statements[ST_SETTLE].doing, &r->answer.settle_error);
 		r->answer.settled = false;
+	}
+	/* Of all that may be in this transaction only the DELETE, which is the last, says true or false. */
+	if (status == PGRES_TUPLES_OK && r->settle_results == 1 && PQftype(res, 0) == BOOLOID &&
+	    PQgetvalue(res, 0, 0)[0] == 'f') {
+		r->answer.settled = false;
+		r->settle_by_key = true;
 	}
 }
 

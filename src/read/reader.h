@@ -62,10 +62,12 @@ struct exchange {
 };
 
 struct answer {
-	bool settled;                   /* done and holds are recorded; otherwise settle_error says why not, the rows are
-	                                 * still ours and may be settled again */
+	bool settled;                   /* done and holds are recorded; otherwise the rows are still ours and are to be
+	                                 * settled again: when the trouble in settle_error may be over, or at once when its
+	                                 * kind is ERROR_NONE */
 	struct error settle_error;
-	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h; the caller's */
+	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h, then the row's
+	                                 * address; the caller's */
 	const struct retry *retries;    /* of the entities among them that were held back; valid until the next exchange */
 	uint32_t n_retries;
 	bool exhausted;                 /* nothing else can be claimed now */

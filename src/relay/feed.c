@@ -229,6 +229,10 @@ static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 {
 	struct event *refused = NULL;
 
+	if (why->kind == ERROR_NONE) {
+		give_back_unsettled(f);
+		return;
+	}
 	if (why->kind == ERROR_REJECTED && f->n_done == 1)
 		refused = f->done[0];
 	else if (why->kind == ERROR_REJECTED && f->n_done > 1)
@@ -267,7 +271,9 @@ static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const stru
 	struct event *ev = &b->events[row];
 	struct error err = { 0 };
 	bool routed = route_row(f->env.route, b, row, &err);
+	int last = PQnfields(b->rows) - 1;
 
+	ev->address = (struct slice){ PQgetvalue(b->rows, (int)row, last), (size_t)PQgetlength(b->rows, (int)row, last) };
 	ev->outcomes = f->env.outcomes;
 	note_attempts(ev, a);
 	if (routed)
