@@ -1,7 +1,7 @@
 /* One outbox row on its way. It lives in its batch; its slices point into the batch's PGresult or arena.
  *
  * The owner is one worker thread. A sink may read an event from another thread between submit and its outcome, and
- * writes only `failure` then; the mailbox hands it back. */
+ * writes only `failure` and `alone` then; the mailbox hands it back. */
 #ifndef POSTRIDER_RELAY_EVENT_H
 #define POSTRIDER_RELAY_EVENT_H
 
@@ -54,7 +54,7 @@ struct event {
 	uint8_t state;                  /* enum event_state */
 	bool settling;                  /* taken from the window's lists, to be settled or recorded as held */
 	bool retried;                   /* its entity has an entry in postrider.retry, to be cleared when it is settled */
-	bool alone;                     /* no other row of its entity may be in flight beside it: it was refused before, or
+	bool alone;                     /* no other row of its entity may be at the same sink: it was refused before, or
 	                                 * travelled with one that was */
 
 	uint32_t place;                 /* in its lane: later rows have higher ones */

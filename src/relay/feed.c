@@ -10,7 +10,7 @@
 #include "relay/verdict.h"
 
 enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
-enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20 };
+enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20, HOLD_SLACK_MS = 100 };
 
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
 {
@@ -62,7 +62,7 @@ static void lose(struct feed *f, const struct error *err, int64_t now)
 		f->env.driver->close(f->reader);
 	f->reader = NULL;
 	f->busy = false;
-	f->n_done = f->n_holds = 0;
+	f->n_done = f->n_holds = f->one_by_one = 0;
 	window_abandon(f->window);
 	f->retry_at_ms = now + backoff_next(&f->backoff);
 	if (f->lost)
@@ -145,7 +145,8 @@ static void take_holds(struct feed *f, int64_t now)
 		h->event = ev;
 		h->attempts = ev->attempt + (verdict_of(ev->failure->kind)->counts ? 1 : 0);
 		h->delay_ms = verdict_delay_ms(h->attempts, &f->seed);
-		bell_due(f->env.bell, now + h->delay_ms);
+		/* The database counts the delay from when it hears of it. */
+		bell_due(f->env.bell, now + h->delay_ms + HOLD_SLACK_MS);
 		if (!f->settle_failing)
 			log_hold(f, h, now);
 	}
@@ -171,7 +172,7 @@ static void begin(struct feed *f, bool claim, int64_t now)
 
 	take_done(f);
 	/* A held row ends its lane: what is delivered ahead of it must be settled before, or with it. */
-	if (f->window->delivered.count == 0)
+	if (f->window->delivered.count == 0 && (f->one_by_one == 0 || f->n_done == 0))
 		take_holds(f, now);
 	x.done = f->done;
 	x.n_done = f->n_done;
@@ -227,27 +228,26 @@ static void give_back_unsettled(struct feed *f)
  * settling them singly finds, or the server could not do it now (a lock, a missing right) and will be asked again. */
 static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 {
-	struct event *refused = NULL;
+	uint32_t n_done = f->n_done, n_holds = f->n_holds;
 
-	if (why->kind == ERROR_NONE) {
-		give_back_unsettled(f);
+	give_back_unsettled(f);
+	if (why->kind == ERROR_NONE)
+		return;
+	if (why->kind == ERROR_REJECTED && n_done > 0 && n_done + n_holds > 1) {
+		f->one_by_one = n_done;
 		return;
 	}
-	if (why->kind == ERROR_REJECTED && f->n_done == 1)
-		refused = f->done[0];
-	else if (why->kind == ERROR_REJECTED && f->n_done > 1)
-		f->one_by_one = f->n_done;
-	else
-		f->retry_at_ms = now + backoff_next(&f->backoff);
-	give_back_unsettled(f);
-	if (refused) {
+	if (why->kind == ERROR_REJECTED && n_done == 1) {
+		struct event *refused = f->done[0];
+
 		f->one_by_one -= f->one_by_one > 0;
 		refused->failure = mem_new(struct error);
 		*refused->failure = *why;
 		window_refused(f->window, refused);
 		return;
 	}
-	if (why->kind != ERROR_REJECTED && !f->settle_failing) {
+	f->retry_at_ms = now + backoff_next(&f->backoff);
+	if (!f->settle_failing) {
 		log_warn("settle.failed", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_ERROR(why));
 		f->settle_failing = true;
 	}

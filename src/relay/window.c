@@ -195,7 +195,8 @@ static void leave(struct window *w, struct event *ev)
 
 static void send_again_from(struct event *failed)
 {
-	for (struct event *ev = failed; ev; ev = ev->behind) {
+	/* A row that is held already stays so, with its reason. */
+	for (struct event *ev = failed; ev && ev->state != EVENT_HELD; ev = ev->behind) {
 		ev->stage = MIN(ev->stage, failed->stage);
 		free(ev->failure);
 		ev->failure = NULL;
@@ -301,8 +302,9 @@ void window_refused(struct window *w, struct event *ev)
 	struct lane *l = ev->lane;
 
 	assert(ev->state != EVENT_SUBMITTED && ev->state != EVENT_ORPHANED);
+	/* What is ahead of it is delivered again at once; what is behind it leaves, a row that was held before included. */
 	list_remove_lane(&w->delivered, l);
-	/* Delivered rows ahead of it stay delivered. */
+	list_remove_lane(&w->held, l);
 	stop_lane(w, l, ev, WINDOW_HOLD);
 	if (l->submitted == 0)
 		resolve_failure(w, l);

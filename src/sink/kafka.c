@@ -8,6 +8,7 @@
 #include "base/finding.h"
 #include "base/mem.h"
 #include "sink/kafka_producer.h"
+#include "sink/outcome.h"
 #include "sink/sink.h"
 
 enum { PROBE_MS = 5000 };
@@ -19,6 +20,7 @@ struct sink_target {
 
 struct sink {
 	struct sink_target *target;
+	struct outcomes outcomes;
 };
 
 static void kafka_target_close(struct sink_target *t)
@@ -61,11 +63,11 @@ static void kafka_check(struct sink_target *t, const char *topic, struct finding
 			    t->config->name);
 }
 
-static bool kafka_open(struct sink_target *t, const struct sink_env *env _unused_, struct sink **ret,
-		       struct error *err _unused_)
+static bool kafka_open(struct sink_target *t, const struct sink_env *env, struct sink **ret, struct error *err _unused_)
 {
 	*ret = mem_new(struct sink);
 	(*ret)->target = t;
+	(*ret)->outcomes.box = env->outcomes;
 	return true;
 }
 
@@ -74,19 +76,30 @@ static void kafka_close(struct sink *s)
 	free(s);
 }
 
+/* The first events that go the same way. */
+static uint32_t run_of(struct event *const events[], uint32_t n)
+{
+	uint32_t run = 1;
+
+	while (run < n && events[run]->alone == events[0]->alone)
+		run++;
+	return run;
+}
+
 static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint32_t n)
 {
 	uint32_t taken = 0;
 
-	while (taken < n) {
-		bool alone = events[taken]->alone;
-		uint32_t run = 1, got;
+	while (taken < n && !outcomes_unread(&s->outcomes)) {
+		uint32_t run = run_of(events + taken, n - taken);
+		struct error err;
+		uint32_t got = producer_submit(events[taken]->alone ? s->target->careful : s->target->bulk,
+					       events + taken, run, &err);
 
-		while (taken + run < n && events[taken + run]->alone == alone)
-			run++;
-		got = producer_submit(alone ? s->target->careful : s->target->bulk, events + taken, run);
 		taken += got;
-		if (got < run)
+		if (err.kind != ERROR_NONE)
+			outcomes_fail(&s->outcomes, &events[taken++], 1, &err);
+		else if (got < run)
 			break;
 	}
 	return taken;

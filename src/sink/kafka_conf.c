@@ -66,17 +66,25 @@ static bool set_user_properties(rd_kafka_conf_t *conf, const struct config_map *
 
 static bool is_loopback(struct slice broker)
 {
-	static const char *const names[] = { "localhost", "127.", "[::1]", "::1" };
+	static const char *const hosts[] = { "localhost", "[::1]", "::1" };
 	const char *scheme = memmem(broker.ptr, broker.len, "://", 3);
 
 	if (scheme) {
 		broker.len -= (size_t)(scheme + 3 - broker.ptr);
 		broker.ptr = scheme + 3;
 	}
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (broker.len >= strlen(names[i]) && memcmp(broker.ptr, names[i], strlen(names[i])) == 0)
+	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
+		size_t len = strlen(hosts[i]);
+
+		if (broker.len >= len && memcmp(broker.ptr, hosts[i], len) == 0 &&
+		    (broker.len == len || (broker.ptr[len] == ':' && hosts[i][0] != ':')))
 			return true;
-	return false;
+	}
+	/* 127.0.0.0/8 in digits, not a name that begins so. */
+	for (size_t i = 0; i < broker.len; i++)
+		if (!strchr("0123456789.:", broker.ptr[i]))
+			return false;
+	return broker.len > 4 && memcmp(broker.ptr, "127.", 4) == 0;
 }
 
 static bool all_loopback(const char *brokers)

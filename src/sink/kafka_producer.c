@@ -292,14 +292,9 @@ static rd_kafka_resp_err_t produce(struct producer *p, rd_kafka_topic_t *topic, 
 	return code;
 }
 
-static void refuse(struct event *ev, rd_kafka_resp_err_t code)
-{
-	ev->failure = mem_new(struct error);
-	kafka_error_set(ev->failure, code, NULL);
-	mailbox_post(ev->outcomes, ev);
-}
-
-static bool take(struct producer *p, struct event *ev)
+/* True when librdkafka has the event. Otherwise it has not: because of what `err` says when its kind is set, or because
+ * this is not the time. */
+static bool take(struct producer *p, struct event *ev, struct error *err)
 {
 	rd_kafka_topic_t *topic = find_topic(p, ev->topic);
 	rd_kafka_resp_err_t code;
@@ -318,16 +313,16 @@ static bool take(struct producer *p, struct event *ev)
 	if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL || kafka_error_kind(code) == ERROR_TRANSPORT ||
 	    kafka_error_kind(code) == ERROR_LOST)
 		return false;
-	refuse(ev, code);
-	return true;
+	return kafka_error_set(err, code, NULL);
 }
 
-uint32_t producer_submit(struct producer *p, struct event *const events[], uint32_t n)
+uint32_t producer_submit(struct producer *p, struct event *const events[], uint32_t n, struct error *err)
 {
 	uint32_t taken = 0;
 
+	err->kind = ERROR_NONE;
 	pthread_rwlock_rdlock(&p->lock);
-	while (taken < n && take(p, events[taken]))
+	while (taken < n && take(p, events[taken], err))
 		taken++;
 	pthread_rwlock_unlock(&p->lock);
 	return taken;

@@ -21,8 +21,9 @@ bool producer_open(const struct sink_config *sink, bool one_by_one, struct produ
 /* Purges what is outstanding; its events come back before this returns. */
 void producer_close(struct producer *p);
 
-/* Takes the first 0 to n events, as sink_driver.submit. The payload is borrowed until the outcome. */
-uint32_t producer_submit(struct producer *p, struct event *const events[], uint32_t n);
+/* Takes the first 0 to n events; their payload is borrowed until the outcome. It stops at one that it refuses for good:
+ * then err->kind says so, otherwise that is ERROR_NONE. */
+uint32_t producer_submit(struct producer *p, struct event *const events[], uint32_t n, struct error *err);
 /* Replaces a producer that failed. To be called often; costs nothing when all is well. */
 void producer_mend(struct producer *p);
 
