@@ -207,16 +207,35 @@ static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra
 	return true;
 }
 
+/* Types whose binary form relay/field.c can write as text, and the only field where that is so, if not all. A cast would
+ * cost the server more than all else it does to read a row. */
+static const struct {
+	const char *type;
+	enum field only;                /* FIELD_EXTRA: any */
+} uncast[] = {
+	{ "bigint", FIELD_EXTRA }, { "integer", FIELD_EXTRA },  { "smallint", FIELD_EXTRA },
+	{ "uuid", FIELD_EXTRA },   { "text", FIELD_EXTRA },     { "json", FIELD_EXTRA },
+	{ "jsonb", FIELD_EXTRA },  { "bytea", FIELD_PAYLOAD },  { "timestamp with time zone", FIELD_CREATED_AT },
+};
+
+bool table_is_uncast(const struct table_column *c, enum field field)
+{
+	if (strncmp(c->type, "character varying", strlen("character varying")) == 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(uncast); i++)
+		if (strcmp(c->type, uncast[i].type) == 0)
+			return uncast[i].only == FIELD_EXTRA || uncast[i].only == field;
+	return false;
+}
+
 static void add_expression(struct buf *list, const struct table_column *c, enum field field)
 {
 	if (list->len)
 		buf_add_str(list, ", ");
 	if (!c->name)
 		buf_add_str(list, "NULL::pg_catalog.text");
-	else if (field == FIELD_PAYLOAD && strcmp(c->type, "bytea") == 0)
-		buf_printf(list, "o.%s", c->quoted);
 	else
-		buf_printf(list, "o.%s::pg_catalog.text", c->quoted);
+		buf_printf(list, table_is_uncast(c, field) ? "o.%s" : "o.%s::pg_catalog.text", c->quoted);
 }
 
 static bool build_select_list(struct table *t, struct error *err)

@@ -1,8 +1,8 @@
 /* The user's outbox table: which columns it has, of which types, and the SQL fragments that read them.
  *
  * Readers put these fragments into their statements; routing reads the fields by the numbers below. All fields are
- * asked for in binary format, where text is its bytes: everything is cast to text except a bytea payload, so json,
- * jsonb, text and bytea arrive byte for byte as PostgreSQL stores them. */
+ * asked for in binary format, and come as text or as one of the types that relay/field.c writes as text. So json, jsonb,
+ * text and bytea arrive byte for byte as PostgreSQL stores them. */
 #ifndef POSTRIDER_PG_TABLE_H
 #define POSTRIDER_PG_TABLE_H
 
@@ -44,7 +44,7 @@ struct table {
 	struct table_column order;      /* the column of order */
 	struct table_column *extra;     /* named by templates, in the order in which route_columns gives them */
 	size_t n_extra;
-	/* "o.id::text, o.entity_id::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is
+	/* "o.id, o.entity_id, o.price::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is
 	 * the alias of the table. */
 	char *select_list;
 };
@@ -55,6 +55,8 @@ struct table {
 bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
 		struct table **ret, struct error *err);
 void table_free(struct table *t);
+/* True when the select list has the column as it is, not cast to text. */
+bool table_is_uncast(const struct table_column *c, enum field field);
 void table_freep(struct table **t);
 
 /* The number of the table in postrider.outbox: the seed of its locks, the key of postrider.retry, the payload of its

@@ -12,7 +12,7 @@
  *               which a rolled back transaction does not do
  *   2. claim    unlock (only if 1 committed), lock candidates and remember them in a session variable, read their rows
  */
-#include <errno.h>
+#include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,7 @@
 #include "base/backoff.h"
 #include "base/buf.h"
 #include "base/mem.h"
+#include "pg/array.h"
 #include "pg/conn.h"
 #include "pg/exec.h"
 #include "read/reader.h"
@@ -29,7 +30,7 @@
  * takes no more of them than this, and a worker has at most two claims in flight. */
 enum { ENTITIES_MAX = 128 };
 
-#define BOOLOID 16
+enum { PARAMS_MAX = 8 };
 #define PARAM_CEILING ((size_t)256 << 20)
 
 enum statement {
@@ -56,7 +57,7 @@ static const struct {
 		 * the id makes sure that the row is still the same one. A row that was moved meanwhile (an UPDATE, VACUUM FULL) is
 		 * not found: then this does not count as settled, and the exchange is repeated by key. */
 		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY ($1::tid[])"
-		"  AND o.{id} IN (SELECT unnest($2::{id_type}[])) RETURNING 1)"
+		"  AND o.{id} IN (SELECT unnest($2::{ids})) RETURNING 1)"
 		" SELECT count(*) = $4::bigint,"
 		"   set_config('postrider.settled', CASE WHEN count(*) = $4::bigint THEN $3::text ELSE '' END, false) FROM gone" },
 
@@ -64,9 +65,9 @@ static const struct {
 		/* $1 entities, $2 ids, $3 number of the exchange. Rows that are not there were deleted by somebody else. With both
 		 * columns given each row is one descent in an index, whichever the planner takes. */
 		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("
-		"    SELECT p.ctid FROM unnest($1::{key_type}[], $2::{id_type}[]) u(e, i)"
+		"    SELECT p.ctid FROM unnest($1::text[]::{key_type}[], $2::{ids}) u(e, i)"
 		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))"
-		"  AND o.{id} IN (SELECT unnest($2::{id_type}[])) RETURNING 1)"
+		"  AND o.{id} IN (SELECT unnest($2::{ids})) RETURNING 1)"
 		" SELECT true, set_config('postrider.settled', $3::text, false), count(*) FROM gone" },
 
 	[ST_HOLD] = { "postrider_hold", "hold back a failing entity",
@@ -124,7 +125,8 @@ static const struct {
 		"    WHEN c.e::text IN (SELECT unnest($3::text[])) THEN false"
 		"    WHEN c.e::text IN (SELECT unnest($4::text[]))"
 		"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::text THEN false"
-		"    WHEN EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"
+		"    WHEN (SELECT count(*) > 0 FROM postrider.retry r WHERE r.outbox = {outbox})"
+		"         AND EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"
 		"                   AND r.retry_at > now()"
 		"                   AND EXISTS (SELECT FROM {table} o WHERE o.{id} = r.row_id::{id_type})) THEN false"
 		"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"
@@ -134,25 +136,26 @@ static const struct {
 		"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), false) FROM locked l"
 		"), seen AS ("      /* all there was to look at, when that was not enough */
 		"  SELECT max(c.n) AS looked, (array_agg(c.e ORDER BY c.n DESC))[1] AS last FROM candidate c"
-		") SELECT e.e::text, r.row_id, r.attempts, pg_backend_pid(), pg_relation_size({toast}),"
+		") SELECT e.e::text, e.n, r.row_id, r.attempts, pg_backend_pid(), pg_relation_size({toast}),"
 		"   CASE WHEN t.n = $2::int THEN t.entities[t.n] ELSE (SELECT s.last FROM seen s) END::text,"
 		"   CASE WHEN t.n = $2::int THEN t.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"
 		"   t.n < $2::int AND coalesce((SELECT s.looked FROM seen s), 0) < 1000"
-		" FROM taken t LEFT JOIN unnest(t.entities) e(e) ON true"
+		" FROM taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"
 		"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text" },
 
 	/* Rows of one entity come in order because each entity's are found by its own ordered walk of the index. */
 	[ST_READ] = { "postrider_read", "read rows",
 		/* $1 rows, $2 rows of one entity */
-		"SELECT {fields}, o.postrider_ctid::text FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
+		"SELECT {fields}, c.n::int, o.postrider_ctid"
+		" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
 		" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
 		" LIMIT $1::int" },
 
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows",
 		/* the same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much */
-		"SELECT {fields}, o.postrider_ctid::text"
-		" FROM (SELECT o.*, sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
-		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) c(e)"
+		"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"
+		" FROM (SELECT o.*, c.n AS postrider_n, sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
+		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
 		"       CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{order} LIMIT $2::int) o"
 		"       LIMIT $1::int) o"
 		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint" },
@@ -167,6 +170,8 @@ struct reader {
 	char *identity;
 	int backend_pid;
 	char *sql[ST_COUNT];
+
+	uint32_t id_type;               /* of ids as they are read */
 
 	char *hand;                     /* where the next walk starts; NULL: at the lowest entity */
 	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
@@ -183,38 +188,13 @@ struct reader {
 	PGresult *claimed;              /* the entities that were locked */
 	struct retry retries[ENTITIES_MAX];
 
-	/* Parameters that are array literals, kept for their memory. */
+	/* Parameters that are arrays, kept for their memory. */
 	struct buf addresses, entities, ids, cleared, held, releasing;
 	struct buf idle;                /* locked entities that had no row for us: unlocked by the next exchange */
 };
 
 /* Fields of the answer to ST_CLAIM, one row per entity or one with a NULL entity. */
-enum { CLAIM_ENTITY, CLAIM_ROW_ID, CLAIM_ATTEMPTS, CLAIM_PID, CLAIM_TOAST, CLAIM_HAND, CLAIM_LOOKED, CLAIM_EXHAUSTED };
-
-/* --- array literals ------------------------------------------------------------------------------------------- */
-
-static void array_open(struct buf *b)
-{
-	buf_clear(b);
-	buf_add_char(b, '{');
-}
-
-static void array_add(struct buf *b, struct slice element)
-{
-	if (b->len > 1)
-		buf_add_char(b, ',');
-	buf_add_array_element(b, element);
-}
-
-static void array_close(struct buf *b)
-{
-	buf_add_char(b, '}');
-}
-
-static bool array_is_empty(const struct buf *b)
-{
-	return b->len <= 2;
-}
+enum { CLAIM_ENTITY, CLAIM_NUMBER, CLAIM_ROW_ID, CLAIM_ATTEMPTS, CLAIM_PID, CLAIM_TOAST, CLAIM_HAND, CLAIM_LOOKED, CLAIM_EXHAUSTED };
 
 /* --- opening -------------------------------------------------------------------------------------------------- */
 
@@ -308,7 +288,7 @@ static bool advisory_open(const struct reader_env *env, struct reader **ret, str
 		return false;
 	}
 	r->identity = pg_identity(r->conn);
-	array_open(&r->idle);
+	array_begin(&r->idle, TYPE_TEXT);
 	if (PQsetnonblocking(r->conn, 1) != 0 || PQenterPipelineMode(r->conn) != 1) {
 		pg_error(r->conn, NULL, "start pipelining", err);
 		advisory_close(r);
@@ -325,9 +305,34 @@ static const char *advisory_identity(const struct reader *r)
 
 /* --- sending -------------------------------------------------------------------------------------------------- */
 
-static bool send_prepared(struct reader *r, enum statement st, int n, const char *const *params, int binary, struct error *err)
+struct param {
+	const char *value;              /* NULL is SQL's */
+	size_t len;
+	bool binary;
+};
+
+static struct param text_param(const char *text)
 {
-	if (PQsendQueryPrepared(r->conn, statements[st].name, n, params, NULL, NULL, binary) != 1)
+	return (struct param){ text, text ? strlen(text) : 0, false };
+}
+
+static struct param array_param(const struct buf *array)
+{
+	return (struct param){ array->data, array->len, true };
+}
+
+static bool send_prepared(struct reader *r, enum statement st, const struct param *params, int n, bool binary_result,
+			  struct error *err)
+{
+	const char *values[PARAMS_MAX];
+	int lengths[PARAMS_MAX], formats[PARAMS_MAX];
+
+	for (int i = 0; i < n; i++) {
+		values[i] = params[i].value;
+		lengths[i] = (int)params[i].len;
+		formats[i] = params[i].binary;
+	}
+	if (PQsendQueryPrepared(r->conn, statements[st].name, n, values, lengths, formats, binary_result) != 1)
 		return pg_error(r->conn, NULL, statements[st].doing, err);
 	return true;
 }
@@ -353,10 +358,17 @@ static bool send_holds(struct reader *r, const struct exchange *x, const char *n
 		_cleanup_(mem_freep) char *id = mem_strndup(ev->id.ptr, ev->id.len);
 		_cleanup_(mem_freep) char *attempts = mem_printf("%u", x->holds[i].attempts);
 		_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)x->holds[i].delay_ms);
-		const char *params[] = { entity, id, attempts, error_kind_name(ev->failure->kind),
-					 ev->failure->message, delay, number };
+		const struct param params[] = {
+			text_param(entity),
+			text_param(id),
+			text_param(attempts),
+			text_param(error_kind_name(ev->failure->kind)),
+			text_param(ev->failure->message),
+			text_param(delay),
+			text_param(number),
+		};
 
-		if (!send_prepared(r, ST_HOLD, ARRAY_SIZE(params), params, 0, err))
+		if (!send_prepared(r, ST_HOLD, params, ARRAY_SIZE(params), false, err))
 			return false;
 		r->settle_results++;
 	}
@@ -367,17 +379,17 @@ static bool send_holds(struct reader *r, const struct exchange *x, const char *n
  * earlier failures are over. */
 static void collect_done(struct reader *r, const struct exchange *x)
 {
-	array_open(&r->addresses);
-	array_open(&r->entities);
-	array_open(&r->ids);
-	array_open(&r->cleared);
-	array_open(&r->releasing);
+	array_begin(&r->addresses, TYPE_TID);
+	array_begin(&r->entities, TYPE_TEXT);
+	array_begin(&r->ids, x->n_done > 0 ? r->id_type : TYPE_TEXT);
+	array_begin(&r->cleared, TYPE_TEXT);
+	array_begin(&r->releasing, TYPE_TEXT);
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
 
 		array_add(&r->addresses, ev->address);
 		array_add(&r->entities, ev->entity);
-		array_add(&r->ids, ev->id);
+		array_add(&r->ids, ev->raw_id);
 		if (!window_ends_lane(ev))
 			continue;
 		array_add(&r->releasing, ev->entity);
@@ -386,24 +398,20 @@ static void collect_done(struct reader *r, const struct exchange *x)
 	}
 	for (uint32_t i = 0; i < x->n_holds; i++)
 		array_add(&r->releasing, x->holds[i].event->entity);
-	array_close(&r->addresses);
-	array_close(&r->entities);
-	array_close(&r->ids);
-	array_close(&r->cleared);
-	array_close(&r->releasing);
 }
 
 static bool send_delete(struct reader *r, uint32_t n, const char *number, struct error *err)
 {
 	_cleanup_(mem_freep) char *count = mem_printf("%u", n);
-	const char *by_address[] = { buf_str(&r->addresses), buf_str(&r->ids), number, count };
-	const char *by_key[] = { buf_str(&r->entities), buf_str(&r->ids), number };
+	const struct param by_address[] = { array_param(&r->addresses), array_param(&r->ids), text_param(number),
+					    text_param(count) };
+	const struct param by_key[] = { array_param(&r->entities), array_param(&r->ids), text_param(number) };
 	bool by_key_now = r->settle_by_key;
 
 	r->settle_by_key = false;
 	r->settle_results++;
-	return by_key_now ? send_prepared(r, ST_SETTLE_BY_KEY, ARRAY_SIZE(by_key), by_key, 0, err) :
-			    send_prepared(r, ST_SETTLE, ARRAY_SIZE(by_address), by_address, 0, err);
+	return by_key_now ? send_prepared(r, ST_SETTLE_BY_KEY, by_key, ARRAY_SIZE(by_key), false, err) :
+			    send_prepared(r, ST_SETTLE, by_address, ARRAY_SIZE(by_address), false, err);
 }
 
 static bool send_settle(struct reader *r, const struct exchange *x, const char *number, struct error *err)
@@ -415,8 +423,8 @@ static bool send_settle(struct reader *r, const struct exchange *x, const char *
 	    !x->rider.driver->ride(x->rider.sink, r->conn, x->done, x->n_done, &results, err))
 		return false;
 	r->settle_results += results;
-	if (!array_is_empty(&r->cleared)) {
-		if (!send_prepared(r, ST_CLEAR, 1, (const char *const[]){ buf_str(&r->cleared) }, 0, err))
+	if (array_count(&r->cleared) > 0) {
+		if (!send_prepared(r, ST_CLEAR, (const struct param[]){ array_param(&r->cleared) }, 1, false, err))
 			return false;
 		r->settle_results++;
 	}
@@ -448,15 +456,16 @@ static bool send_claim(struct reader *r, const struct exchange *x, const char *n
 	_cleanup_(mem_freep) char *bytes = mem_printf("%zu", x->want_bytes);
 	_cleanup_(mem_freep) char *per_entity = mem_printf("%lld", (long long)r->env->outbox->entity_max_rows);
 
-	array_open(&r->held);
+	array_begin(&r->held, TYPE_TEXT);
 	window_each_lane(x->window, add_held, &r->held);        /* not those that are being released: see $4 */
-	array_close(&r->held);
-	if (!send_prepared(r, ST_CLAIM, 6,
-			   (const char *const[]){ r->hand, entities, buf_str(&r->held), buf_str(&r->releasing), number,
-						  r->crowded ? "true" : "false" },
-			   0, err) ||
-	    !send_prepared(r, r->large_rows ? ST_READ_LARGE : ST_READ, r->large_rows ? 3 : 2,
-			   (const char *const[]){ rows, per_entity, bytes }, 1, err))
+	if (!send_prepared(r, ST_CLAIM,
+			   (const struct param[]){ text_param(r->hand), text_param(entities), array_param(&r->held),
+						   array_param(&r->releasing), text_param(number),
+						   text_param(r->crowded ? "true" : "false") },
+			   6, false, err) ||
+	    !send_prepared(r, r->large_rows ? ST_READ_LARGE : ST_READ,
+			   (const struct param[]){ text_param(rows), text_param(per_entity), text_param(bytes) },
+			   r->large_rows ? 3 : 2, true, err))
 		return false;
 	expect(r, STEP_CLAIM);
 	expect(r, STEP_READ);
@@ -472,14 +481,15 @@ static bool advisory_begin(struct reader *r, const struct exchange *x, struct er
 	collect_done(r, x);
 	if ((x->n_done > 0 || x->n_holds > 0) && !send_settle(r, x, number, err))
 		return false;
-	array_close(&r->idle);
-	if (!array_is_empty(&r->releasing) || !array_is_empty(&r->idle)) {
-		if (!send_prepared(r, ST_UNLOCK, 3, (const char *const[]){ buf_str(&r->releasing), number, buf_str(&r->idle) }, 0,
-			  err))
+	if (array_count(&r->releasing) + array_count(&r->idle) > 0) {
+		if (!send_prepared(r, ST_UNLOCK,
+				   (const struct param[]){ array_param(&r->releasing), text_param(number),
+							   array_param(&r->idle) },
+				   3, false, err))
 			return false;
 		expect(r, STEP_UNLOCK);
 	}
-	array_open(&r->idle);
+	array_begin(&r->idle, TYPE_TEXT);
 	if (x->want_rows > 0 && !send_claim(r, x, number, err))
 		return false;
 	/* Even with nothing to do this is worth sending: it shows the server that we are not frozen. */
@@ -507,31 +517,28 @@ static struct slice field(const PGresult *res, int row, int column)
 	return (struct slice){ PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column) };
 }
 
-/* Entities that were locked and have no row in this claim are given back. Rows usually come in the order in which their
- * entities were locked, so the search starts where the last one ended; nothing depends on that order. */
+/* Entities that were locked and have no row in this claim are given back. Each row says which entity it is of, counted
+ * from 1 in the order of the claim; results may come in any order. */
 static void find_idle(struct reader *r)
 {
 	bool served[ENTITIES_MAX] = { false };
-	int n_entities = PQgetisnull(r->claimed, 0, CLAIM_ENTITY) ? 0 : PQntuples(r->claimed);
-	int n_rows = PQntuples(r->answer.rows), n_served = 0, next = 0;
+	int n_rows = PQntuples(r->answer.rows), n_served = 0, number_field = PQnfields(r->answer.rows) - 2;
 
 	for (int row = 0; row < n_rows; row++) {
-		struct slice entity = field(r->answer.rows, row, FIELD_ENTITY);
+		uint32_t number;
 
-		if (row > 0 && slice_equal(entity, field(r->answer.rows, row - 1, FIELD_ENTITY)))
-			continue;
-		while (!slice_equal(entity, field(r->claimed, next % n_entities, CLAIM_ENTITY)))
-			next++;
-		served[next++ % n_entities] = true;
-		n_served++;
+		memcpy(&number, PQgetvalue(r->answer.rows, row, number_field), sizeof(number));
+		number = ntohl(number) - 1;
+		n_served += !served[number];
+		served[number] = true;
 	}
-	for (int i = 0; i < n_entities; i++)
-		if (!served[i])
+	for (int i = 0; i < PQntuples(r->claimed); i++)
+		if (!PQgetisnull(r->claimed, i, CLAIM_ENTITY) && !served[atoi(PQgetvalue(r->claimed, i, CLAIM_NUMBER)) - 1])
 			array_add(&r->idle, field(r->claimed, i, CLAIM_ENTITY));
 	if (n_served > 0)
 		r->rows_per_entity = 0.5 * r->rows_per_entity + 0.5 * (double)n_rows / n_served;
 	/* They may have rows that did not fit into this claim. */
-	if (r->idle.len > 1)
+	if (array_count(&r->idle) > 0)
 		r->answer.exhausted = false;
 }
 
@@ -581,7 +588,7 @@ static void take_settle(struct reader *r, const PGresult *res)
 		r->answer.settled = false;
 	}
 	/* Of all that may be in this transaction only the DELETE, which is the last, says true or false. */
-	if (status == PGRES_TUPLES_OK && r->settle_results == 1 && PQftype(res, 0) == BOOLOID &&
+	if (status == PGRES_TUPLES_OK && r->settle_results == 1 && PQftype(res, 0) == TYPE_BOOL &&
 	    PQgetvalue(res, 0, 0)[0] == 'f') {
 		r->answer.settled = false;
 		r->settle_by_key = true;
@@ -620,6 +627,7 @@ static bool take_result(struct reader *r, PGresult *res, struct error *err)
 		return take_claim(r, TAKE_PTR(owned), err);
 	if (step == STEP_READ) {
 		r->answer.rows = TAKE_PTR(owned);
+		r->id_type = PQftype(r->answer.rows, FIELD_ID);
 		find_idle(r);
 	}
 	return true;

@@ -15,6 +15,9 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
 	_cleanup_(mem_freep) char *toast = mem_printf("%u", t->toast_oid);
 	_cleanup_(mem_freep) char *number = mem_printf("%d", outbox);
+	/* Ids come back as they were read: in their own type, or as text where they were cast to it. */
+	_cleanup_(mem_freep) char *ids = mem_printf(
+		table_is_uncast(&t->columns[FIELD_ID], FIELD_ID) ? "%s[]" : "text[]::%s[]", t->columns[FIELD_ID].type);
 	const struct {
 		const char *name, *text;
 	} names[] = {
@@ -23,6 +26,7 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 		{ "key_type", t->columns[FIELD_ENTITY].type },
 		{ "id", t->columns[FIELD_ID].quoted },
 		{ "id_type", t->columns[FIELD_ID].type },
+		{ "ids", ids },
 		{ "order", t->order.quoted },
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },

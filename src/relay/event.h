@@ -35,7 +35,8 @@ struct event {
 
 	/* What the row says, as text in UTF-8, except `payload`: its bytes. NULL where the table has no such column. */
 	struct slice id;                /* what settle deletes */
-	struct slice address;           /* where the reader found the row, for the reader itself */
+	struct slice raw_id;            /* the same as it is in the result, and where the row was: for the reader itself */
+	struct slice address;
 	struct slice entity;            /* what order is kept for */
 	struct slice message_id;        /* what consumers deduplicate by; the id where the table has none */
 	struct slice entity_type;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "relay/batch.h"
+#include "relay/field.h"
 #include "relay/verdict.h"
 
 enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
@@ -271,9 +272,9 @@ static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const stru
 	struct event *ev = &b->events[row];
 	struct error err = { 0 };
 	bool routed = route_row(f->env.route, b, row, &err);
-	int last = PQnfields(b->rows) - 1;
 
-	ev->address = (struct slice){ PQgetvalue(b->rows, (int)row, last), (size_t)PQgetlength(b->rows, (int)row, last) };
+	ev->raw_id = field_raw(b->rows, (int)row, FIELD_ID);
+	ev->address = field_raw(b->rows, (int)row, PQnfields(b->rows) - 1);
 	ev->outcomes = f->env.outcomes;
 	note_attempts(ev, a);
 	if (routed)

@@ -58,6 +58,11 @@ bool rfc3339_from_postgres(struct slice text, struct arena *arena, struct slice 
 	if (text.len < SECONDS_LEN || !has_shape(text.ptr, "0000-00-00") || !has_shape(text.ptr + 11, "00:00:00") ||
 	    (text.ptr[10] != ' ' && text.ptr[10] != 'T'))
 		return false;
+	/* Already what it should be. */
+	if (text.ptr[10] == 'T' && text.ptr[text.len - 1] == 'Z') {
+		*ret = text;
+		return true;
+	}
 	local_len = SECONDS_LEN + fraction_length((struct slice){ text.ptr + SECONDS_LEN, text.len - SECONDS_LEN });
 	if (!write_offset((struct slice){ text.ptr + local_len, text.len - local_len }, offset, &offset_len))
 		return false;

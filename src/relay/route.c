@@ -6,14 +6,14 @@
 #include "base/buf.h"
 #include "base/macros.h"
 #include "base/mem.h"
+#include "pg/array.h"
 #include "pg/table.h"
 #include "relay/envelope.h"
+#include "relay/field.h"
 #include "relay/headers.h"
 #include "relay/names.h"
 #include "relay/rfc3339.h"
 #include "relay/template.h"
-
-#define TYPE_BYTEA 17                   /* pg_type.oid, the same in every database */
 
 struct route_header {
 	struct slice name;              /* in the settings */
@@ -197,16 +197,6 @@ bool route_check_table(const struct route *r, const struct table *t, struct erro
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
-static struct slice read_field(const PGresult *rows, int row, int field)
-{
-	int len = PQgetlength(rows, row, field);
-
-	/* Only what is empty can be NULL: one call less for most fields. */
-	if (len == 0 && PQgetisnull(rows, row, field))
-		return SLICE_NULL;
-	return (struct slice){ PQgetvalue(rows, row, field), (size_t)len };
-}
-
 static bool reject(const struct event *ev, struct error *err, const char *why)
 {
 	return error_set(err, ERROR_REJECTED, "row %.*s cannot be routed: %s", (int)MIN(ev->id.len, 200), ev->id.ptr,
@@ -310,7 +300,7 @@ bool route_row(const struct route *r, struct batch *batch, uint32_t row, struct 
 	struct envelope_facts facts = { .values = values };
 
 	for (int i = 0; i < FIELD_EXTRA + (int)r->names.n_extra; i++)
-		values[i] = read_field(batch->rows, (int)row, i);
+		values[i] = field_text(batch, (int)row, i);
 	if (!values[FIELD_MESSAGE_ID].ptr)
 		values[FIELD_MESSAGE_ID] = values[FIELD_ID];
 	if (values[FIELD_CREATED_AT].ptr)

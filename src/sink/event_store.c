@@ -1,10 +1,10 @@
 #include "sink/event_store.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "pg/array.h"
 #include "pg/exec.h"
 #include "sink/json_line.h"
 
@@ -12,8 +12,6 @@ enum {
 	SET_EVENTS = 500,
 	SET_BYTES = 8 << 20,
 	KEPT_BYTES = 1 << 20,           /* an array that had to grow larger is given back after use */
-	OID_BYTEA = 17,
-	OID_TEXT = 25,
 };
 /* PostgreSQL allocates no value larger than this. */
 #define ARRAY_CEILING (((size_t)1 << 30) - 1024)
@@ -153,68 +151,40 @@ void event_rows_init(struct event_rows *rows)
 {
 	for (int i = 0; i < STORE_FILLED; i++)
 		buf_init(&rows->arrays[i], ARRAY_CEILING);
+	buf_init(&rows->headers, ARRAY_CEILING);
 }
 
 void event_rows_release(struct event_rows *rows)
 {
 	for (int i = 0; i < STORE_FILLED; i++)
 		buf_release(&rows->arrays[i]);
+	buf_release(&rows->headers);
 }
 
-static void add_int32(struct buf *b, uint32_t value)
+static void add_headers(struct event_rows *rows, const struct event *ev)
 {
-	value = htonl(value);
-	buf_add(b, &value, sizeof(value));
-}
-
-static void begin_array(struct buf *b, uint32_t element_type, uint32_t n)
-{
-	buf_clear(b);
-	add_int32(b, 1);                /* dimensions */
-	add_int32(b, 1);                /* may have NULLs */
-	add_int32(b, element_type);
-	add_int32(b, n);
-	add_int32(b, 1);                /* number of the first element */
-}
-
-static void add_element(struct buf *b, struct slice s)
-{
-	add_int32(b, s.ptr ? (uint32_t)s.len : UINT32_MAX);
-	if (s.ptr)
-		buf_add_slice(b, s);
-}
-
-static void add_headers(struct buf *b, const struct event *ev)
-{
-	size_t at = b->len;
-	uint32_t len;
-
-	if (ev->n_headers == 0) {
-		add_element(b, SLICE_NULL);
-		return;
-	}
-	add_int32(b, 0);
-	buf_add_headers(b, ev);
-	if (b->overflow)
-		return;
-	len = htonl((uint32_t)(b->len - at - sizeof(len)));
-	memcpy(b->data + at, &len, sizeof(len));
+	buf_clear(&rows->headers);
+	if (ev->n_headers > 0)
+		buf_add_headers(&rows->headers, ev);
+	array_add(&rows->arrays[STORE_HEADERS],
+		  ev->n_headers > 0 ? (struct slice){ rows->headers.data, rows->headers.len } : SLICE_NULL);
+	rows->arrays[STORE_HEADERS].overflow |= rows->headers.overflow;
 }
 
 static void fill(struct event_rows *rows, const struct event_store *store, struct event *const events[], uint32_t n)
 {
 	for (int i = 0; i < STORE_FILLED; i++)
-		begin_array(&rows->arrays[i], is_bytea(store, i) ? OID_BYTEA : OID_TEXT, n);
+		array_begin(&rows->arrays[i], is_bytea(store, i) ? TYPE_BYTEA : TYPE_TEXT);
 	for (uint32_t i = 0; i < n; i++) {
 		const struct event *ev = events[i];
 
-		add_element(&rows->arrays[STORE_ENTITY_TYPE], ev->entity_type);
-		add_element(&rows->arrays[STORE_ENTITY_ID], ev->entity);
-		add_element(&rows->arrays[STORE_EVENT_TYPE], ev->event_type);
-		add_element(&rows->arrays[STORE_MESSAGE_ID], ev->message_id);
-		add_element(&rows->arrays[STORE_PAYLOAD], ev->payload);
-		add_headers(&rows->arrays[STORE_HEADERS], ev);
-		add_element(&rows->arrays[STORE_CREATED_AT], ev->created_at);
+		array_add(&rows->arrays[STORE_ENTITY_TYPE], ev->entity_type);
+		array_add(&rows->arrays[STORE_ENTITY_ID], ev->entity);
+		array_add(&rows->arrays[STORE_EVENT_TYPE], ev->event_type);
+		array_add(&rows->arrays[STORE_MESSAGE_ID], ev->message_id);
+		array_add(&rows->arrays[STORE_PAYLOAD], ev->payload);
+		add_headers(rows, ev);
+		array_add(&rows->arrays[STORE_CREATED_AT], ev->created_at);
 	}
 }
 

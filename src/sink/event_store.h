@@ -50,6 +50,7 @@ void event_store_check(PGconn *conn, const struct event_store *store, struct fin
 /* The parameters of one append: an array per column in PostgreSQL's binary format, so any bytes pass as they are. */
 struct event_rows {
 	struct buf arrays[STORE_FILLED];
+	struct buf headers;             /* of one event */
 };
 
 void event_rows_init(struct event_rows *rows);

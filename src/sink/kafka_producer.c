@@ -47,7 +47,7 @@ static struct error *failure_of(const struct producer *p, struct event *ev, cons
 {
 	struct error *failure = mem_new(struct error);
 
-	kafka_error_set(failure, m->err, rd_kafka_message_errstr(m));
+	kafka_error_set(failure, m->err, NULL);  /* rd_kafka_message_errstr would be the payload here */
 	/* The broker refused a batch, not a message: only alone will it show which one is meant. */
 	if (failure->kind == ERROR_REJECTED && !p->one_by_one) {
 		ev->alone = true;

@@ -9,7 +9,7 @@ from tests.e2e.relay import BINARY, Relay
 from tests.e2e.scene import dropped, initialised, missing, new_database, new_topic, started
 from tests.servers import Kafka, Postgres
 
-LOG_TAIL = 40
+LOG_TAIL, LOG_WIDTH = 40, 500
 POSTGRES_SETTINGS = {"fsync": "off"}    # tests crash the server, never the machine
 
 
@@ -156,6 +156,6 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.failed:
         for relay in getattr(item, "relays", []):
-            tail = "\n".join(relay.log_lines()[-LOG_TAIL:])
+            tail = "\n".join(line[:LOG_WIDTH] for line in relay.log_lines()[-LOG_TAIL:])
             report.sections.append((f"end of the log of {relay.name}", tail))
     return report

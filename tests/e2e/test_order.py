@@ -17,7 +17,7 @@ def test_three_processes_with_four_workers_keep_order_while_rows_are_written(dat
     entities = database.entities(60)
     relays = [start_relay(kafka_settings(database, kafka, topic)) for _ in range(3)]
     with Writers(database.dsn, entities, threads=4, pause=0.001):
-        time.sleep(6)
+        time.sleep(4)
     database.wait_until_empty()
     assert [relay.stop() for relay in relays] == [0, 0, 0]
     expect_exactly_once(database.ledger(), arrivals(read_topic(kafka, topic)))
@@ -78,7 +78,7 @@ def test_rows_that_commit_in_another_order_than_their_ids_are_not_lost(database,
     entities = database.entities(40)
     relays = [start_relay(kafka_settings(database, kafka, topic)) for _ in range(2)]
     with Writers(database.dsn, entities, threads=12, pause=0.001, late=0.15):
-        time.sleep(5)
+        time.sleep(3)
     database.wait_until_empty()
     assert [relay.stop() for relay in relays] == [0, 0]
     expect_exactly_once(database.ledger(), arrivals(read_topic(kafka, topic)))
@@ -89,7 +89,7 @@ def test_unordered_writers_of_one_entity_lose_nothing(database, kafka, topic, st
     entities = database.entities(5)
     relays = [start_relay(kafka_settings(database, kafka, topic)) for _ in range(2)]
     with Writers(database.dsn, entities, threads=12, pause=0.001, late=0.1, write=write_one_freely):
-        time.sleep(4)
+        time.sleep(3)
     database.wait_until_empty()
     assert [relay.stop() for relay in relays] == [0, 0]
     expect_complete(database.ledger(), arrivals(read_topic(kafka, topic)))
