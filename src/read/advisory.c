@@ -133,10 +133,11 @@ static const struct {
 		"  LIMIT $2::int"
 		"), taken AS MATERIALIZED ("
 		"  SELECT array_agg(l.e) AS entities, count(*)::int AS n, max(l.n) AS looked,"
+		"    pg_backend_pid() AS pid, pg_relation_size({toast}) AS toast,"
 		"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), false) FROM locked l"
 		"), seen AS ("      /* all there was to look at, when that was not enough */
 		"  SELECT max(c.n) AS looked, (array_agg(c.e ORDER BY c.n DESC))[1] AS last FROM candidate c"
-		") SELECT e.e::text, e.n, r.row_id, r.attempts, pg_backend_pid(), pg_relation_size({toast}),"
+		") SELECT e.e::text, e.n, r.row_id, r.attempts, t.pid, t.toast,"
 		"   CASE WHEN t.n = $2::int THEN t.entities[t.n] ELSE (SELECT s.last FROM seen s) END::text,"
 		"   CASE WHEN t.n = $2::int THEN t.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"
 		"   t.n < $2::int AND coalesce((SELECT s.looked FROM seen s), 0) < 1000"
