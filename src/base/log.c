@@ -11,6 +11,7 @@
 
 /* Set once before any thread starts. */
 static enum log_level threshold = LOG_LEVEL_INFO;
+static bool silent;
 static enum log_format line_format = LOG_FORMAT_TEXT;
 
 static const struct {
@@ -28,9 +29,14 @@ void log_setup(enum log_level level, enum log_format format)
 	line_format = format;
 }
 
+void log_silence(void)
+{
+	silent = true;
+}
+
 bool log_enabled(enum log_level level)
 {
-	return level <= threshold;
+	return level <= threshold && !silent;
 }
 
 static void add_time(struct buf *line)

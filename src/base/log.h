@@ -36,6 +36,7 @@ struct log_field {
 #define LOG_FIELD_LAST ((struct log_field){ NULL, LOG_FIELD_END, SLICE_NULL, 0 })
 
 void log_setup(enum log_level level, enum log_format format);
+void log_silence(void);                 /* for commands that print what they find themselves */
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const char *event, const struct log_field *fields);
 

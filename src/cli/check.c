@@ -3,6 +3,7 @@
 
 #include "base/buf.h"
 #include "base/finding.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -10,6 +11,7 @@
 #include "pg/conn.h"
 #include "pg/migrate.h"
 #include "pg/table.h"
+#include "read/reader.h"
 #include "relay/route.h"
 #include "sink/sink.h"
 
@@ -63,14 +65,13 @@ static void check_database(struct check *c)
 static void check_pooler(struct check *c, const struct outbox_config *outbox)
 {
 	if (!c->pooled || c->config->database.pooler == DATABASE_POOLER_SESSION ||
-	    strcmp(outbox->reader, "advisory") != 0)
+	    !reader_driver_find(outbox->reader)->needs_session)
 		return;
 	finding_add(&c->findings, FINDING_FAIL,
 		    "connect to PostgreSQL itself; or, where the pooler is in session mode, set database.pooler: "
 		    "session",
-		    "outbox %s: a pooler stands before the database, and the reader advisory needs a session of its "
-		    "own",
-		    outbox->name);
+		    "outbox %s: a pooler stands before the database, and the reader %s needs a session of its own",
+		    outbox->name, outbox->reader);
 }
 
 static void check_table(struct check *c, const struct outbox_config *outbox, const struct route *route)
@@ -171,6 +172,7 @@ static int run(const struct cli *cli)
 
 	if (!cli_load_config(cli, false, &config))
 		return CLI_SETTINGS;
+	log_silence();
 	c.config = config;
 	check_settings(&c);
 	check_database(&c);

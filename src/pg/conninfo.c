@@ -25,6 +25,8 @@ static const struct parameter defaults[] = {
 	{ "keepalives_interval", "5" },
 	{ "keepalives_count", "3" },
 	{ "tcp_user_timeout", "15000" },
+	/* On a standby rows could be published and not settled. */
+	{ "target_session_attrs", "read-write" },
 };
 
 static void set(struct conninfo *info, const char *keyword, const char *value)

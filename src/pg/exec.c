@@ -11,14 +11,14 @@
 struct sqlstate_meaning {
 	const char *code;
 	enum error_kind kind;
-	const char *hint;
+	const char *hint;               /* %s: the role that we are */
 };
 
 static const struct sqlstate_meaning meanings[] = {
 	/* The server, or the way to it, is away. */
 	{ "08", ERROR_TRANSPORT, NULL },
 	{ "53300", ERROR_TRANSPORT, "raise max_connections, or run fewer workers" },
-	{ "53200", ERROR_TRANSPORT, "if the lock table is full: raise max_locks_per_transaction, or lower batch_max" },
+	{ "53200", ERROR_TRANSPORT, "if the lock table is full: raise max_locks_per_transaction, or run fewer workers" },
 	{ "53", ERROR_TRANSPORT, NULL },
 	{ "57P04", ERROR_CONFIG, "the database was dropped: see database.url" },
 	{ "57P", ERROR_TRANSPORT, NULL },
@@ -38,7 +38,7 @@ static const struct sqlstate_meaning meanings[] = {
 	/* A setting or an object is wrong, and stays so until somebody mends it. */
 	{ "3D000", ERROR_CONFIG, "see the database's name in database.url" },
 	{ "3F000", ERROR_CONFIG, "run `postrider init`" },
-	{ "42501", ERROR_CONFIG, "run `postrider init --role ROLE` as the owner of the table" },
+	{ "42501", ERROR_CONFIG, "run `postrider init --role %s` as the owner of the table" },
 	{ "42P01", ERROR_CONFIG, "run `postrider check`" },
 	{ "42703", ERROR_CONFIG, "run `postrider check`" },
 	{ "42", ERROR_CONFIG, NULL },
@@ -79,8 +79,14 @@ bool pg_error(PGconn *conn, const PGresult *res, const char *doing, struct error
 	if (!message[0])
 		message = "the connection is gone";
 	error_set(err, kind, "could not %s: %s", doing, message);
-	if (hint)
+	if (hint && strstr(hint, "%s")) {
+		_cleanup_(mem_freep) char *name = pg_quote_name(conn, PQuser(conn));
+		const char *hole = strstr(hint, "%s");
+
+		error_hint(err, "%.*s%s%s", (int)(hole - hint), hint, name, hole + 2);
+	} else if (hint) {
 		error_hint(err, "%s", hint);
+	}
 	return false;
 }
 

@@ -59,7 +59,7 @@ void table_free(struct table *t);
 bool table_is_uncast(const struct table_column *c, enum field field);
 void table_freep(struct table **t);
 
-/* The number of the table in postrider.outbox: the seed of its locks, the key of postrider.retry, the payload of its
+/* The number of the table in postrider.outbox: its number in postrider.outbox, the key of postrider.retry, the payload of its
  * notifications and the end of its bell's name, postrider.bell_<number>. ERROR_CONFIG where `init` has not been. */
 bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err);
 

@@ -27,7 +27,7 @@
 #include "read/sql.h"
 
 /* Every entity in flight is a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
- * takes no more of them than this, and a worker has at most two claims in flight. */
+ * takes no more of them than this, and a worker has at most two such claims in flight. */
 enum { ENTITIES_MAX = 128 };
 
 enum { PARAMS_MAX = 8 };
@@ -215,26 +215,11 @@ static bool check_session(struct reader *r, struct error *err)
 			  " database.pooler: session");
 }
 
-static bool find_outbox(struct reader *r, int *ret, struct error *err)
-{
-	_cleanup_(pg_result_clearp) PGresult *res = NULL;
-
-	if (!pg_query(r->conn, "look up the outbox", "SELECT id FROM postrider.outbox WHERE table_name = $1", 1,
-		      (const char *const[]){ r->env->table->name }, &res, err))
-		return false;
-	if (PQntuples(res) == 0) {
-		error_set(err, ERROR_CONFIG, "table %s is not registered as an outbox", r->env->table->name);
-		return error_hint(err, "postrider init --existing %s", r->env->table->name);
-	}
-	*ret = atoi(PQgetvalue(res, 0, 0));
-	return true;
-}
-
 static bool prepare(struct reader *r, struct error *err)
 {
 	int outbox = 0;
 
-	if (!find_outbox(r, &outbox, err))
+	if (!table_number(r->conn, r->env->table, &outbox, err))
 		return false;
 	for (int i = 0; i < ST_COUNT; i++) {
 		_cleanup_(pg_result_clearp) PGresult *res = NULL;
@@ -665,6 +650,8 @@ static bool advisory_receive(struct reader *r, bool *ret_complete, struct answer
 const struct reader_driver reader_advisory = {
 	.name = "advisory",
 	.summary = "an advisory lock per entity; claims write nothing",
+	.needs_session = true,
+	.entities_max = 2 * ENTITIES_MAX,
 	.open = advisory_open,
 	.close = advisory_close,
 	.identity = advisory_identity,

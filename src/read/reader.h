@@ -27,7 +27,6 @@ struct reader_env {
 	const struct table *table;
 	const char *purpose;            /* of the connection, as seen in pg_stat_activity */
 	int interrupt_fd;               /* readable: stop waiting for a connection */
-	uint64_t seed;                  /* of whatever the reader does at random */
 };
 
 /* A sink that writes inside the settling transaction, or a driver of NULL. */
@@ -66,8 +65,8 @@ struct answer {
 	                                 * settled again: when the trouble in settle_error may be over, or at once when its
 	                                 * kind is ERROR_NONE */
 	struct error settle_error;
-	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h, then the row's
-	                                 * address; the caller's */
+	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h; what follows is the
+	                                 * reader's own, the last of it the row's address. The caller's */
 	const struct retry *retries;    /* of the entities among them that were held back; valid until the next exchange */
 	uint32_t n_retries;
 	bool exhausted;                 /* nothing else can be claimed now */
@@ -76,6 +75,8 @@ struct answer {
 struct reader_driver {
 	const char *name;
 	const char *summary;            /* one line for --version and the documentation */
+	bool needs_session;             /* a server connection of its own: no pooler that shares them may be in between */
+	uint32_t entities_max;          /* that one worker holds at a time; 0: as many as it likes */
 
 	/* Connects and prepares; waits. On failure the kind says whether waiting helps. */
 	bool (*open)(const struct reader_env *, struct reader **ret, struct error *err);

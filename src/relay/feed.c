@@ -12,6 +12,7 @@
 
 enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
 enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20, HOLD_SLACK_MS = 100 };
+enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000 };
 
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
 {
@@ -21,7 +22,7 @@ void feed_init(struct feed *f, const struct feed_env *env, struct window *window
 	f->beat_ms = env->reader.database->idle_session_timeout_ms > 0 ?
 			     env->reader.database->idle_session_timeout_ms / 3 :
 			     CLOCK_NEVER;
-	f->seed = env->reader.seed;
+	f->seed = env->seed;
 	backoff_init(&f->backoff, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, random_next(&f->seed));
 }
 
@@ -85,6 +86,8 @@ static void reconnect(struct feed *f, int64_t now)
 		/* Somebody woke us to do something else first. */
 		if (err.kind == ERROR_LOST)
 			return;
+		if (!f->answered && (err.kind == ERROR_CONFIG || err.kind == ERROR_AUTH))
+			f->refused = err;
 		lose(f, &err, clock_ms());
 		return;
 	}
@@ -106,7 +109,8 @@ static bool has_room(const struct feed *f)
 	const struct outbox_config *o = f->env.reader.outbox;
 
 	return in_flight(f) + f->claim_rows <= 2 * (uint32_t)o->batch_max &&
-	       f->window->bytes <= (size_t)o->in_flight_bytes / 2;
+	       f->window->bytes <= (size_t)o->in_flight_bytes / 2 &&
+	       (f->env.driver->entities_max == 0 || f->window->n_lanes <= f->env.driver->entities_max / 2);
 }
 
 /* Settling waits for company only while more is being fetched anyway. */
@@ -225,7 +229,7 @@ static void give_back_unsettled(struct feed *f)
 	window_return(&f->window->held, held);
 }
 
-/* The settling transaction was rolled back; the rows are still ours. Either the rider's side refuses one of them, which
+/* Not all is settled, and the rows are still ours. Either the rider's side refuses one of them, which
  * settling them singly finds, or the server could not do it now (a lock, a missing right) and will be asked again. */
 static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 {
@@ -307,6 +311,7 @@ static void recovered(struct feed *f)
 		log_info("database.back", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker),
 			 F_INT("tries", f->backoff.tries));
 	f->lost = false;
+	f->answered = true;
 	backoff_reset(&f->backoff);
 }
 
@@ -372,6 +377,17 @@ static void receive(struct feed *f, int64_t now)
 
 /* --- the turn ------------------------------------------------------------------------------------------------- */
 
+/* True when rows are on their way and none has arrived for a while: the sink is away. Claiming more then, at every ring of
+ * the bell, would only load the database. */
+static bool is_stalled(struct feed *f, int64_t now)
+{
+	if (f->settled != f->progress || in_flight(f) == 0) {
+		f->progress = f->settled;
+		f->progress_ms = now;
+	}
+	return now - f->progress_ms >= STALLED_AFTER_MS;
+}
+
 /* When to wake without being called by anybody. */
 static int64_t rest(struct feed *f, int64_t now)
 {
@@ -383,6 +399,8 @@ static int64_t rest(struct feed *f, int64_t now)
 		until = f->last_exchange_ms + f->beat_ms;
 	if (f->retry_at_ms > now)
 		return MIN(until, f->retry_at_ms);
+	if (is_stalled(f, now))
+		return MIN(until, now + STALLED_LOOK_MS);
 	if (!f->draining && !f->hungry && has_room(f)) {
 		int64_t look;
 

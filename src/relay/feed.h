@@ -21,6 +21,7 @@ struct feed_env {
 	struct bell *bell;
 	uint32_t worker;                        /* the worker's number at the bell */
 	struct mailbox *outcomes;
+	uint64_t seed;                          /* of what is random: waits */
 };
 
 struct feed {
@@ -31,6 +32,9 @@ struct feed {
 	struct backoff backoff;
 	int64_t retry_at_ms;                    /* connect, or settle again, not before this */
 	bool lost;                              /* the loss of the connection was logged */
+	bool answered;                          /* an exchange has worked once */
+	struct error refused;                   /* kind ERROR_CONFIG or ERROR_AUTH: the first connection was refused for a
+	                                         * reason that waiting does not mend */
 	bool settle_failing;                    /* a failing settle was logged */
 
 	bool busy;                              /* an exchange is under way */
@@ -42,6 +46,8 @@ struct feed {
 	uint32_t asked_rows;                    /* what the one under way asked for */
 	int64_t last_exchange_ms;
 	int64_t beat_ms;
+	uint64_t progress;                      /* rows settled when progress was last seen … */
+	int64_t progress_ms;                    /* … and when that was */
 
 	struct event **done;                    /* what the exchange under way settles */
 	uint32_t n_done, done_room;

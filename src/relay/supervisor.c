@@ -158,7 +158,8 @@ static bool wait_for_tables(struct supervisor *s, int *ret_signal, struct error 
 		if (!complained)
 			log_warn("database.unreachable", F_ERROR(err), F_STR("meanwhile", "trying again"));
 		complained = true;
-		tell_systemd("STATUS=waiting for the database");
+		tell_systemd("STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC=60000000");
+		feed_watchdog(s, clock_ms());
 		*ret_signal = wait_signal(s, backoff_next(&backoff));
 		if (*ret_signal)
 			return false;
@@ -209,10 +210,10 @@ static bool all_ready(const struct supervisor *s)
 	return true;
 }
 
-static bool any_broken(const struct supervisor *s)
+static bool any_broken(const struct supervisor *s, struct error *ret_why)
 {
 	for (size_t i = 0; i < s->n_workers; i++)
-		if (worker_broken(s->workers[i]))
+		if (worker_broken(s->workers[i], ret_why))
 			return true;
 	return false;
 }
@@ -225,8 +226,8 @@ static bool all_ended(const struct supervisor *s)
 	return true;
 }
 
-/* Until a signal (returned) or a worker that cannot go on (0). */
-static int run_until_signal(struct supervisor *s)
+/* Until a signal (returned) or a worker that cannot go on (0, and why). */
+static int run_until_signal(struct supervisor *s, struct error *err)
 {
 	for (;;) {
 		int64_t pause = !s->ready ? TICK_MS : s->watchdog_ms > 0 ? MIN(s->watchdog_ms, 1000) : 1000;
@@ -234,7 +235,7 @@ static int run_until_signal(struct supervisor *s)
 
 		if (sig)
 			return sig;
-		if (any_broken(s))
+		if (any_broken(s, err))
 			return 0;
 		if (!s->ready && all_ready(s)) {
 			s->ready = true;
@@ -297,7 +298,7 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	if (!start_workers(s, err))
 		abort();        /* some threads run and some do not: nothing sensible is left to do */
 	start_listener(s);
-	sig = run_until_signal(s);
+	sig = run_until_signal(s, err);
 	log_info("relay.stopping", F_STR("signal", sig ? sigabbrev_np(sig) : ""), F_INT("timeout_ms", s->config->stop_timeout_ms));
 	if (!drain(s)) {
 		log_warn("relay.killed", F_STR("meaning", "rows on their way are published again after the next start"));
@@ -307,7 +308,7 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	for (size_t i = 0; i < s->n_workers; i++)
 		worker_join(s->workers[i], &totals);
 	log_stopped(&totals);
-	return sig != 0 || error_set(err, ERROR_BUG, "a sink could not be used; see the log");
+	return sig != 0;
 }
 
 bool supervisor_run(const struct config *config, struct error *err)

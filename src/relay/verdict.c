@@ -8,14 +8,14 @@ enum { FIRST_DELAY_MS = 1000, MAX_DELAY_MS = 5 * 60 * 1000 };
 /* An outage is not a message's fault: what was on its way is sent again when the sink takes rows, and nothing is
  * counted. A row that is refused holds back its own entity only. */
 static const struct verdict verdicts[ERROR_KIND_COUNT] = {
-	/* kind                 action         counts  loud */
-	[ERROR_NONE]      = { WINDOW_HOLD,   false, true  },    /* a failure without a reason is a bug */
-	[ERROR_TRANSPORT] = { WINDOW_RESEND, false, false },
-	[ERROR_REJECTED]  = { WINDOW_HOLD,   true,  true  },
-	[ERROR_AUTH]      = { WINDOW_HOLD,   false, true  },
-	[ERROR_CONFIG]    = { WINDOW_HOLD,   false, true  },
-	[ERROR_LOST]      = { WINDOW_RESEND, false, false },
-	[ERROR_BUG]       = { WINDOW_HOLD,   false, true  },
+	/* kind                 action         counts */
+	[ERROR_NONE]      = { WINDOW_HOLD,   false },    /* a failure without a reason is a bug */
+	[ERROR_TRANSPORT] = { WINDOW_RESEND, false },
+	[ERROR_REJECTED]  = { WINDOW_HOLD,   true },
+	[ERROR_AUTH]      = { WINDOW_HOLD,   false },
+	[ERROR_CONFIG]    = { WINDOW_HOLD,   false },
+	[ERROR_LOST]      = { WINDOW_RESEND, false },
+	[ERROR_BUG]       = { WINDOW_HOLD,   false },
 };
 
 const struct verdict *verdict_of(enum error_kind kind)

@@ -11,7 +11,6 @@
 struct verdict {
 	enum window_action action;
 	bool counts;            /* as an attempt of this row */
-	bool loud;              /* somebody must act: log it as an error */
 };
 
 const struct verdict *verdict_of(enum error_kind kind);

@@ -30,6 +30,7 @@ struct worker {
 	const struct sink_driver *drivers[WINDOW_STAGES_MAX];
 	uint32_t n_sinks;
 	struct limiter failures;
+	struct error why_broken;                /* written before `broken` is set */
 
 	_Atomic bool ready, broken, ended;
 	_Atomic int64_t last_turn_ms;
@@ -58,12 +59,12 @@ struct worker *worker_new(struct outbox *o)
 				      .outbox = o->config,
 				      .table = o->table,
 				      .purpose = "worker",
-				      .interrupt_fd = w->mailbox.fd,
-				      .seed = random_seed() },
+				      .interrupt_fd = w->mailbox.fd },
 			  .route = o->route,
 			  .bell = &o->bell,
 			  .worker = w->number,
 			  .outcomes = &w->mailbox,
+			  .seed = random_seed(),
 		  },
 		  &w->window);
 	return w;
@@ -102,6 +103,13 @@ static void take_outcomes(struct worker *w, int64_t now)
 
 /* --- sinks ---------------------------------------------------------------------------------------------------- */
 
+/* Nothing that waiting would mend: the supervisor ends the process. */
+static void give_up(struct worker *w, const struct error *why)
+{
+	w->why_broken = *why;
+	atomic_store(&w->broken, true);
+}
+
 /* Only once the reader is connected: a sink in the same database wants to know that it is. */
 static void open_sinks(struct worker *w)
 {
@@ -119,9 +127,8 @@ static void open_sinks(struct worker *w)
 			break;
 	}
 	if (i < w->n_sinks) {
-		log_error("sink.unusable", F_STR("outbox", w->outbox->config->name),
-			  F_STR("sink", w->outbox->config->sinks[i].name), F_ERROR(&err));
-		atomic_store(&w->broken, true);
+		error_prefix(&err, "sink %s of outbox %s", w->outbox->config->sinks[i].name, w->outbox->config->name);
+		give_up(w, &err);
 		return;
 	}
 	i = w->n_sinks - 1;
@@ -193,6 +200,8 @@ static bool turn(struct worker *w)
 	feed_turn(&w->feed, now, &deadline);
 	if (!w->sinks_open && feed_connected(&w->feed))
 		open_sinks(w);
+	if (w->feed.refused.kind != ERROR_NONE)
+		give_up(w, &w->feed.refused);
 	if (atomic_load(&w->broken))
 		return false;
 	if (w->sinks_open)
@@ -237,9 +246,12 @@ bool worker_ready(const struct worker *w)
 	return atomic_load(&w->ready);
 }
 
-bool worker_broken(const struct worker *w)
+bool worker_broken(const struct worker *w, struct error *ret_why)
 {
-	return atomic_load(&w->broken);
+	if (!atomic_load(&w->broken))
+		return false;
+	*ret_why = w->why_broken;
+	return true;
 }
 
 bool worker_ended(const struct worker *w)

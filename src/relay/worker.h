@@ -37,7 +37,8 @@ struct worker_totals {
 struct worker *worker_new(struct outbox *o);            /* before any thread of the outbox starts */
 bool worker_start(struct worker *w, struct error *err);
 bool worker_ready(const struct worker *w);              /* has been connected once */
-bool worker_broken(const struct worker *w);             /* could not open a sink: the process cannot go on */
+/* It cannot go on, and neither can the process: a sink or its first connection was refused for good. */
+bool worker_broken(const struct worker *w, struct error *ret_why);
 int64_t worker_last_turn_ms(const struct worker *w);    /* for the watchdog: when its loop last went round */
 /* Claim no more; end when everything claimed is settled, or at the deadline. */
 void worker_drain(struct worker *w, int64_t deadline_ms);

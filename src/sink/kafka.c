@@ -3,6 +3,8 @@
  * Two producers. The bulk one takes nearly everything. A row that was refused before, or travelled in a batch that was,
  * goes through a second one in batches of one, where a refusal names its row and disturbs nobody else. The window keeps
  * the rest of its entity back meanwhile, so the two never carry rows of one entity at the same time. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/finding.h"
@@ -15,7 +17,9 @@ enum { PROBE_MS = 5000 };
 
 struct sink_target {
 	const struct sink_config *config;
-	struct producer *bulk, *careful;
+	struct producer *bulk;
+	pthread_mutex_t careful_lock;
+	_Atomic(struct producer *) careful;     /* made when it is first needed */
 };
 
 struct sink {
@@ -28,7 +32,8 @@ static void kafka_target_close(struct sink_target *t)
 	if (!t)
 		return;
 	producer_close(t->bulk);
-	producer_close(t->careful);
+	producer_close(atomic_load(&t->careful));
+	pthread_mutex_destroy(&t->careful_lock);
 	free(t);
 }
 
@@ -37,7 +42,8 @@ static bool kafka_target_open(const struct sink_config *config, struct sink_targ
 	struct sink_target *t = mem_new(struct sink_target);
 
 	t->config = config;
-	if (!producer_open(config, false, &t->bulk, err) || !producer_open(config, true, &t->careful, err)) {
+	pthread_mutex_init(&t->careful_lock, NULL);
+	if (!producer_open(config, false, &t->bulk, err)) {
 		kafka_target_close(t);
 		return false;
 	}
@@ -76,6 +82,20 @@ static void kafka_close(struct sink *s)
 	free(s);
 }
 
+/* NULL when it cannot be made now: settings were good at the start, but a secret file may be gone. */
+static struct producer *careful_producer(struct sink_target *t)
+{
+	struct producer *p;
+	struct error err;
+
+	pthread_mutex_lock(&t->careful_lock);
+	p = atomic_load(&t->careful);
+	if (!p && producer_open(t->config, true, &p, &err))
+		atomic_store(&t->careful, p);
+	pthread_mutex_unlock(&t->careful_lock);
+	return p;
+}
+
 /* The first events that go the same way. */
 static uint32_t run_of(struct event *const events[], uint32_t n)
 {
@@ -92,9 +112,9 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 
 	while (taken < n && !outcomes_unread(&s->outcomes)) {
 		uint32_t run = run_of(events + taken, n - taken);
-		struct error err;
-		uint32_t got = producer_submit(events[taken]->alone ? s->target->careful : s->target->bulk,
-					       events + taken, run, &err);
+		struct producer *p = events[taken]->alone ? careful_producer(s->target) : s->target->bulk;
+		struct error err = { .kind = ERROR_NONE };
+		uint32_t got = p ? producer_submit(p, events + taken, run, &err) : 0;
 
 		taken += got;
 		if (err.kind != ERROR_NONE)
@@ -107,8 +127,11 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 
 static void kafka_pump(struct sink *s, int64_t now_ms _unused_)
 {
+	struct producer *careful = atomic_load(&s->target->careful);
+
 	producer_mend(s->target->bulk);
-	producer_mend(s->target->careful);
+	if (careful)
+		producer_mend(careful);
 }
 
 const struct sink_driver sink_kafka = {

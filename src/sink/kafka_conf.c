@@ -1,7 +1,9 @@
 #include "sink/kafka_conf.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "base/mem.h"
@@ -117,6 +119,15 @@ static bool set_optional(rd_kafka_conf_t *conf, const char *name, const char *va
 	return value[0] == '\0' || set(conf, name, value, where, err);
 }
 
+/* librdkafka would say that a file is wrong, but not which. */
+static bool set_file(rd_kafka_conf_t *conf, const char *name, const char *option, const char *file, const char *where,
+		     struct error *err)
+{
+	if (file[0] != '\0' && access(file, R_OK) != 0)
+		return error_set(err, ERROR_CONFIG, "%s: %s: could not read %s: %s", where, option, file, strerror(errno));
+	return set_optional(conf, name, file, where, err);
+}
+
 static bool set_secret(rd_kafka_conf_t *conf, const char *name, const char *file, const char *where, struct error *err)
 {
 	_cleanup_(mem_freep) char *secret = NULL;
@@ -134,9 +145,9 @@ static bool set_security(rd_kafka_conf_t *conf, const struct kafka_config *k, co
 	const char *protocol = tls ? (sasl ? "sasl_ssl" : "ssl") : (sasl ? "sasl_plaintext" : "plaintext");
 
 	return set(conf, "security.protocol", protocol, where, err) &&
-	       set_optional(conf, "ssl.ca.location", k->tls_ca_file, where, err) &&
-	       set_optional(conf, "ssl.certificate.location", k->tls_cert_file, where, err) &&
-	       set_optional(conf, "ssl.key.location", k->tls_key_file, where, err) &&
+	       set_file(conf, "ssl.ca.location", "tls_ca_file", k->tls_ca_file, where, err) &&
+	       set_file(conf, "ssl.certificate.location", "tls_cert_file", k->tls_cert_file, where, err) &&
+	       set_file(conf, "ssl.key.location", "tls_key_file", k->tls_key_file, where, err) &&
 	       set_secret(conf, "ssl.key.password", k->tls_key_password_file, where, err) &&
 	       set_optional(conf, "sasl.mechanism", k->sasl_mechanism, where, err) &&
 	       set_optional(conf, "sasl.username", k->sasl_username, where, err) &&
@@ -169,4 +180,12 @@ bool kafka_conf_build(const struct sink_config *sink, bool one_by_one, rd_kafka_
 	}
 	*ret = conf;
 	return true;
+}
+
+bool kafka_conf_compresses(const rd_kafka_conf_t *conf)
+{
+	char codec[32] = "";
+	size_t size = sizeof(codec);
+
+	return rd_kafka_conf_get(conf, "compression.codec", codec, &size) == RD_KAFKA_CONF_OK && strcmp(codec, "none") != 0;
 }

@@ -13,4 +13,6 @@
  * it to rd_kafka_new. */
 bool kafka_conf_build(const struct sink_config *sink, bool one_by_one, rd_kafka_conf_t **ret, struct error *err);
 
+bool kafka_conf_compresses(const rd_kafka_conf_t *conf);
+
 #endif

@@ -13,12 +13,16 @@
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
 
-enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000 };
+enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000, ASK_EVERY_MS = 5000 };
 
+/* A row that the topic does not take is better refused here: at the broker it would take its whole batch with it, and the
+ * producer. What the topic takes may change, so the question is repeated when a row is refused because of it. */
 struct topic {
 	char *name;
 	size_t len;
 	rd_kafka_topic_t *handle;
+	_Atomic int64_t max_bytes;              /* max.message.bytes; 0: not known */
+	_Atomic int64_t asked_at_ms;
 };
 
 struct producer {
@@ -28,8 +32,9 @@ struct producer {
 	/* Read-held while producing, write-held while handles come and go. */
 	pthread_rwlock_t lock;
 	rd_kafka_t *rk;                         /* NULL only if it could not be made again: submit takes nothing then */
-	struct topic *topics;
+	struct topic **topics;
 	size_t n_topics;
+	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
 	_Atomic bool failed;                    /* fatal: to be replaced */
 	_Atomic uint32_t outstanding;
@@ -38,7 +43,7 @@ struct producer {
 	_Atomic bool unreachable;
 	int64_t complained_at_ms;
 	pthread_mutex_t reason_lock;
-	char reason[512];                       /* the last error that brokers or TLS gave; guarded by reason_lock */
+	struct error reason;                    /* the last error that brokers or TLS gave; guarded by reason_lock */
 };
 
 /* --- on librdkafka's background thread ------------------------------------------------------------------------- */
@@ -100,7 +105,7 @@ static void on_error(struct producer *p, rd_kafka_event_t *event)
 	kafka_error_set(&err, code, rd_kafka_event_error_string(event));
 	pthread_mutex_lock(&p->reason_lock);
 	if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
-		memcpy(p->reason, err.message, sizeof(p->reason) - 1);
+		p->reason = err;
 	pthread_mutex_unlock(&p->reason_lock);
 	if (err.kind == ERROR_AUTH) {
 		if (p->complained_at_ms == 0 || clock_ms() - p->complained_at_ms >= COMPLAINT_EVERY_MS)
@@ -115,12 +120,39 @@ static void on_error(struct producer *p, rd_kafka_event_t *event)
 	}
 }
 
+/* No answer, or no right to ask: then the broker has the last word. */
+static void on_topic_settings(struct topic *topic, rd_kafka_event_t *event)
+{
+	const rd_kafka_DescribeConfigs_result_t *result = rd_kafka_event_DescribeConfigs_result(event);
+	const rd_kafka_ConfigResource_t **resources;
+	const rd_kafka_ConfigEntry_t **entries;
+	size_t n = 0;
+
+	if (rd_kafka_event_error(event))
+		return;
+	resources = rd_kafka_DescribeConfigs_result_resources(result, &n);
+	if (n != 1 || rd_kafka_ConfigResource_error(resources[0]))
+		return;
+	entries = rd_kafka_ConfigResource_configs(resources[0], &n);
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes") == 0 &&
+		    rd_kafka_ConfigEntry_value(entries[i]))
+			atomic_store(&topic->max_bytes, atoll(rd_kafka_ConfigEntry_value(entries[i])));
+}
+
 static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opaque)
 {
-	if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_DR)
+	switch (rd_kafka_event_type(event)) {
+	case RD_KAFKA_EVENT_DR:
 		on_reports(opaque, event);
-	else if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_ERROR)
+		break;
+	case RD_KAFKA_EVENT_ERROR:
 		on_error(opaque, event);
+		break;
+	case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
+		on_topic_settings(rd_kafka_event_opaque(event), event);
+		break;
+	}
 	rd_kafka_event_destroy(event);
 }
 
@@ -139,6 +171,7 @@ static bool make_handle(struct producer *p, struct error *err)
 
 	if (!kafka_conf_build(p->sink, p->one_by_one, &conf, err))
 		return false;
+	p->compresses = kafka_conf_compresses(conf);
 	rd_kafka_conf_set_opaque(conf, p);
 	rd_kafka_conf_set_log_cb(conf, on_log);
 	rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR);
@@ -166,13 +199,16 @@ static void destroy_handle(struct producer *p)
 	rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
 	while (atomic_load(&p->outstanding) > 0 && clock_ms() < deadline)
 		poll(NULL, 0, 1);
-	for (size_t i = 0; i < p->n_topics; i++) {
-		rd_kafka_topic_destroy(p->topics[i].handle);
-		free(p->topics[i].name);
-	}
-	p->n_topics = 0;
+	for (size_t i = 0; i < p->n_topics; i++)
+		rd_kafka_topic_destroy(p->topics[i]->handle);
 	rd_kafka_destroy(p->rk);
 	p->rk = NULL;
+	/* Only now: until here an answer about a topic could come. */
+	for (size_t i = 0; i < p->n_topics; i++) {
+		free(p->topics[i]->name);
+		free(p->topics[i]);
+	}
+	p->n_topics = 0;
 }
 
 bool producer_open(const struct sink_config *sink, bool one_by_one, struct producer **ret, struct error *err)
@@ -229,12 +265,27 @@ void producer_mend(struct producer *p)
 
 /* --- producing -------------------------------------------------------------------------------------------------- */
 
-static rd_kafka_topic_t *find_topic(const struct producer *p, struct slice name)
+static struct topic *find_topic(const struct producer *p, struct slice name)
 {
 	for (size_t i = 0; i < p->n_topics; i++)
-		if (slice_equal(name, (struct slice){ p->topics[i].name, p->topics[i].len }))
-			return p->topics[i].handle;
+		if (slice_equal(name, (struct slice){ p->topics[i]->name, p->topics[i]->len }))
+			return p->topics[i];
 	return NULL;
+}
+
+/* Asks what the topic takes; the answer comes on the background thread. */
+static void ask_topic_settings(struct producer *p, struct topic *topic)
+{
+	rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic->name);
+	rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(p->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
+	rd_kafka_queue_t *background = rd_kafka_queue_get_background(p->rk);
+
+	atomic_store(&topic->asked_at_ms, clock_ms());
+	rd_kafka_AdminOptions_set_opaque(options, topic);
+	rd_kafka_DescribeConfigs(p->rk, &resource, 1, options, background);
+	rd_kafka_queue_destroy(background);
+	rd_kafka_AdminOptions_destroy(options);
+	rd_kafka_ConfigResource_destroy(resource);
 }
 
 /* Called and returns with the lock read-held; in between it is write-held, so the producer may be another one after. */
@@ -243,18 +294,43 @@ static void add_topic(struct producer *p, struct slice name)
 	pthread_rwlock_unlock(&p->lock);
 	pthread_rwlock_wrlock(&p->lock);
 	if (p->rk && !find_topic(p, name)) {
-		struct topic t = { .name = mem_strndup(name.ptr, name.len), .len = name.len };
+		struct topic *t = mem_new(struct topic);
 
-		t.handle = rd_kafka_topic_new(p->rk, t.name, NULL);
-		if (t.handle) {
+		t->name = mem_strndup(name.ptr, name.len);
+		t->len = name.len;
+		t->handle = rd_kafka_topic_new(p->rk, t->name, NULL);
+		if (t->handle) {
 			p->topics = mem_resize(p->topics, (p->n_topics + 1) * sizeof(*p->topics));
 			p->topics[p->n_topics++] = t;
+			ask_topic_settings(p, t);
 		} else {
-			free(t.name);
+			free(t->name);
+			free(t);
 		}
 	}
 	pthread_rwlock_unlock(&p->lock);
 	pthread_rwlock_rdlock(&p->lock);
+}
+
+/* The least that the message takes as a batch of its own, in the broker's format. */
+static size_t least_size(const struct event *ev)
+{
+	size_t bytes = 61 + 7 + ev->key.len + ev->payload.len;
+
+	for (uint32_t i = 0; i < ev->n_headers; i++)
+		bytes += 2 + ev->headers[i].name.len + ev->headers[i].value.len;
+	return bytes;
+}
+
+static bool is_too_large(struct producer *p, struct topic *topic, const struct event *ev)
+{
+	int64_t max_bytes = atomic_load_explicit(&topic->max_bytes, memory_order_relaxed);
+
+	if (p->compresses || max_bytes == 0 || least_size(ev) <= (size_t)max_bytes)
+		return false;
+	if (clock_ms() - atomic_load(&topic->asked_at_ms) >= ASK_EVERY_MS)
+		ask_topic_settings(p, topic);
+	return true;
 }
 
 static rd_kafka_headers_t *headers_of(const struct event *ev)
@@ -296,7 +372,7 @@ static rd_kafka_resp_err_t produce(struct producer *p, rd_kafka_topic_t *topic, 
  * this is not the time. */
 static bool take(struct producer *p, struct event *ev, struct error *err)
 {
-	rd_kafka_topic_t *topic = find_topic(p, ev->topic);
+	struct topic *topic = find_topic(p, ev->topic);
 	rd_kafka_resp_err_t code;
 
 	if (!topic) {
@@ -305,7 +381,12 @@ static bool take(struct producer *p, struct event *ev, struct error *err)
 	}
 	if (!p->rk || atomic_load_explicit(&p->failed, memory_order_relaxed))
 		return false;
-	code = topic ? produce(p, topic, ev) : RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
+	if (!topic)
+		code = RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
+	else if (is_too_large(p, topic, ev))
+		code = RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+	else
+		code = produce(p, topic->handle, ev);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
 		return true;
 	if (code == RD_KAFKA_RESP_ERR__FATAL)
@@ -339,14 +420,12 @@ bool producer_probe(struct producer *p, const char *topic, int timeout_ms, int *
 	if (handle)
 		rd_kafka_topic_destroy(handle);
 	if (code) {
-		char reason[sizeof(p->reason)];
-
+		/* What went wrong on the way says more than that there was no answer. */
 		pthread_mutex_lock(&p->reason_lock);
-		memcpy(reason, p->reason, sizeof(reason));
+		*err = p->reason;
 		pthread_mutex_unlock(&p->reason_lock);
-		kafka_error_set(err, code, NULL);
-		if (reason[0])
-			error_set(err, err->kind, "%s", reason);
+		if (err->kind == ERROR_NONE)
+			kafka_error_set(err, code, NULL);
 		return error_prefix(err, "could not reach the brokers %s", p->sink->kafka.brokers);
 	}
 	*ret_partitions = 0;

@@ -33,9 +33,9 @@ static void defaults_are_those_of_the_documentation(void **state _unused_)
 	assert_string_equal(o->reader, "advisory");
 	assert_int_equal(o->workers, 4);
 	assert_int_equal(o->batch_size, 100);
-	assert_int_equal(o->batch_max, 2000);
+	assert_int_equal(o->batch_max, 1000);
 	assert_int_equal(o->poll_interval_ms, 5000);
-	assert_int_equal(o->in_flight_bytes, 4 * 1024 * 1024);
+	assert_int_equal(o->in_flight_bytes, 2 * 1024 * 1024);
 	assert_int_equal(o->wakeup, WAKEUP_ARMED);
 	assert_string_equal(o->columns.entity_id.name, "entity_id");
 	assert_null(o->columns.entity_id.where);
