@@ -80,10 +80,9 @@ bool pg_error(PGconn *conn, const PGresult *res, const char *doing, struct error
 		message = "the connection is gone";
 	error_set(err, kind, "could not %s: %s", doing, message);
 	if (hint && strstr(hint, "%s")) {
-		_cleanup_(mem_freep) char *name = pg_quote_name(conn, PQuser(conn));
 		const char *hole = strstr(hint, "%s");
 
-		error_hint(err, "%.*s%s%s", (int)(hole - hint), hint, name, hole + 2);
+		error_hint(err, "%.*s%s%s", (int)(hole - hint), hint, PQuser(conn), hole + 2);
 	} else if (hint) {
 		error_hint(err, "%s", hint);
 	}

@@ -17,6 +17,7 @@ enum { PROBE_MS = 5000 };
 
 struct sink_target {
 	const struct sink_config *config;
+	struct topic_limits limits;
 	struct producer *bulk;
 	pthread_mutex_t careful_lock;
 	_Atomic(struct producer *) careful;     /* made when it is first needed */
@@ -34,6 +35,7 @@ static void kafka_target_close(struct sink_target *t)
 	producer_close(t->bulk);
 	producer_close(atomic_load(&t->careful));
 	pthread_mutex_destroy(&t->careful_lock);
+	topic_limits_release(&t->limits);
 	free(t);
 }
 
@@ -43,7 +45,8 @@ static bool kafka_target_open(const struct sink_config *config, struct sink_targ
 
 	t->config = config;
 	pthread_mutex_init(&t->careful_lock, NULL);
-	if (!producer_open(config, false, &t->bulk, err)) {
+	topic_limits_init(&t->limits);
+	if (!producer_open(config, &t->limits, false, &t->bulk, err)) {
 		kafka_target_close(t);
 		return false;
 	}
@@ -90,7 +93,7 @@ static struct producer *careful_producer(struct sink_target *t)
 
 	pthread_mutex_lock(&t->careful_lock);
 	p = atomic_load(&t->careful);
-	if (!p && producer_open(t->config, true, &p, &err))
+	if (!p && producer_open(t->config, &t->limits, true, &p, &err))
 		atomic_store(&t->careful, p);
 	pthread_mutex_unlock(&t->careful_lock);
 	return p;

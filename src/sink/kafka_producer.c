@@ -13,26 +13,24 @@
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
 
-enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000, ASK_EVERY_MS = 5000 };
+enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000 };
 
-/* A row that the topic does not take is better refused here: at the broker it would take its whole batch with it, and the
- * producer. What the topic takes may change, so the question is repeated when a row is refused because of it. */
 struct topic {
 	char *name;
 	size_t len;
 	rd_kafka_topic_t *handle;
-	_Atomic int64_t max_bytes;              /* max.message.bytes; 0: not known */
-	_Atomic int64_t asked_at_ms;
+	struct topic_limit *limit;
 };
 
 struct producer {
 	const struct sink_config *sink;
+	struct topic_limits *limits;
 	bool one_by_one;
 
 	/* Read-held while producing, write-held while handles come and go. */
 	pthread_rwlock_t lock;
 	rd_kafka_t *rk;                         /* NULL only if it could not be made again: submit takes nothing then */
-	struct topic **topics;
+	struct topic *topics;
 	size_t n_topics;
 	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
@@ -120,26 +118,6 @@ static void on_error(struct producer *p, rd_kafka_event_t *event)
 	}
 }
 
-/* No answer, or no right to ask: then the broker has the last word. */
-static void on_topic_settings(struct topic *topic, rd_kafka_event_t *event)
-{
-	const rd_kafka_DescribeConfigs_result_t *result = rd_kafka_event_DescribeConfigs_result(event);
-	const rd_kafka_ConfigResource_t **resources;
-	const rd_kafka_ConfigEntry_t **entries;
-	size_t n = 0;
-
-	if (rd_kafka_event_error(event))
-		return;
-	resources = rd_kafka_DescribeConfigs_result_resources(result, &n);
-	if (n != 1 || rd_kafka_ConfigResource_error(resources[0]))
-		return;
-	entries = rd_kafka_ConfigResource_configs(resources[0], &n);
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(rd_kafka_ConfigEntry_name(entries[i]), "max.message.bytes") == 0 &&
-		    rd_kafka_ConfigEntry_value(entries[i]))
-			atomic_store(&topic->max_bytes, atoll(rd_kafka_ConfigEntry_value(entries[i])));
-}
-
 static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opaque)
 {
 	switch (rd_kafka_event_type(event)) {
@@ -150,7 +128,7 @@ static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opa
 		on_error(opaque, event);
 		break;
 	case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
-		on_topic_settings(rd_kafka_event_opaque(event), event);
+		topic_limit_answer(event);
 		break;
 	}
 	rd_kafka_event_destroy(event);
@@ -199,23 +177,22 @@ static void destroy_handle(struct producer *p)
 	rd_kafka_purge(p->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
 	while (atomic_load(&p->outstanding) > 0 && clock_ms() < deadline)
 		poll(NULL, 0, 1);
-	for (size_t i = 0; i < p->n_topics; i++)
-		rd_kafka_topic_destroy(p->topics[i]->handle);
-	rd_kafka_destroy(p->rk);
-	p->rk = NULL;
-	/* Only now: until here an answer about a topic could come. */
 	for (size_t i = 0; i < p->n_topics; i++) {
-		free(p->topics[i]->name);
-		free(p->topics[i]);
+		rd_kafka_topic_destroy(p->topics[i].handle);
+		free(p->topics[i].name);
 	}
 	p->n_topics = 0;
+	rd_kafka_destroy(p->rk);
+	p->rk = NULL;
 }
 
-bool producer_open(const struct sink_config *sink, bool one_by_one, struct producer **ret, struct error *err)
+bool producer_open(const struct sink_config *sink, struct topic_limits *limits, bool one_by_one, struct producer **ret,
+		   struct error *err)
 {
 	struct producer *p = mem_new(struct producer);
 
 	p->sink = sink;
+	p->limits = limits;
 	p->one_by_one = one_by_one;
 	pthread_rwlock_init(&p->lock, NULL);
 	pthread_mutex_init(&p->reason_lock, NULL);
@@ -265,27 +242,12 @@ void producer_mend(struct producer *p)
 
 /* --- producing -------------------------------------------------------------------------------------------------- */
 
-static struct topic *find_topic(const struct producer *p, struct slice name)
+static const struct topic *find_topic(const struct producer *p, struct slice name)
 {
 	for (size_t i = 0; i < p->n_topics; i++)
-		if (slice_equal(name, (struct slice){ p->topics[i]->name, p->topics[i]->len }))
-			return p->topics[i];
+		if (slice_equal(name, (struct slice){ p->topics[i].name, p->topics[i].len }))
+			return &p->topics[i];
 	return NULL;
-}
-
-/* Asks what the topic takes; the answer comes on the background thread. */
-static void ask_topic_settings(struct producer *p, struct topic *topic)
-{
-	rd_kafka_ConfigResource_t *resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic->name);
-	rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(p->rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-	rd_kafka_queue_t *background = rd_kafka_queue_get_background(p->rk);
-
-	atomic_store(&topic->asked_at_ms, clock_ms());
-	rd_kafka_AdminOptions_set_opaque(options, topic);
-	rd_kafka_DescribeConfigs(p->rk, &resource, 1, options, background);
-	rd_kafka_queue_destroy(background);
-	rd_kafka_AdminOptions_destroy(options);
-	rd_kafka_ConfigResource_destroy(resource);
 }
 
 /* Called and returns with the lock read-held; in between it is write-held, so the producer may be another one after. */
@@ -294,43 +256,20 @@ static void add_topic(struct producer *p, struct slice name)
 	pthread_rwlock_unlock(&p->lock);
 	pthread_rwlock_wrlock(&p->lock);
 	if (p->rk && !find_topic(p, name)) {
-		struct topic *t = mem_new(struct topic);
+		struct topic t = { .name = mem_strndup(name.ptr, name.len), .len = name.len };
 
-		t->name = mem_strndup(name.ptr, name.len);
-		t->len = name.len;
-		t->handle = rd_kafka_topic_new(p->rk, t->name, NULL);
-		if (t->handle) {
+		t.handle = rd_kafka_topic_new(p->rk, t.name, NULL);
+		if (t.handle) {
+			t.limit = topic_limit_of(p->limits, t.name);
+			topic_limit_ask(t.limit, p->rk);
 			p->topics = mem_resize(p->topics, (p->n_topics + 1) * sizeof(*p->topics));
 			p->topics[p->n_topics++] = t;
-			ask_topic_settings(p, t);
 		} else {
-			free(t->name);
-			free(t);
+			free(t.name);
 		}
 	}
 	pthread_rwlock_unlock(&p->lock);
 	pthread_rwlock_rdlock(&p->lock);
-}
-
-/* The least that the message takes as a batch of its own, in the broker's format. */
-static size_t least_size(const struct event *ev)
-{
-	size_t bytes = 61 + 7 + ev->key.len + ev->payload.len;
-
-	for (uint32_t i = 0; i < ev->n_headers; i++)
-		bytes += 2 + ev->headers[i].name.len + ev->headers[i].value.len;
-	return bytes;
-}
-
-static bool is_too_large(struct producer *p, struct topic *topic, const struct event *ev)
-{
-	int64_t max_bytes = atomic_load_explicit(&topic->max_bytes, memory_order_relaxed);
-
-	if (p->compresses || max_bytes == 0 || least_size(ev) <= (size_t)max_bytes)
-		return false;
-	if (clock_ms() - atomic_load(&topic->asked_at_ms) >= ASK_EVERY_MS)
-		ask_topic_settings(p, topic);
-	return true;
 }
 
 static rd_kafka_headers_t *headers_of(const struct event *ev)
@@ -372,7 +311,7 @@ static rd_kafka_resp_err_t produce(struct producer *p, rd_kafka_topic_t *topic, 
  * this is not the time. */
 static bool take(struct producer *p, struct event *ev, struct error *err)
 {
-	struct topic *topic = find_topic(p, ev->topic);
+	const struct topic *topic = find_topic(p, ev->topic);
 	rd_kafka_resp_err_t code;
 
 	if (!topic) {
@@ -383,7 +322,7 @@ static bool take(struct producer *p, struct event *ev, struct error *err)
 		return false;
 	if (!topic)
 		code = RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
-	else if (is_too_large(p, topic, ev))
+	else if (!p->compresses && topic_limit_exceeded(topic->limit, p->rk, ev))
 		code = RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
 	else
 		code = produce(p, topic->handle, ev);

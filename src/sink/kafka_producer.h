@@ -12,12 +12,14 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "relay/event.h"
+#include "sink/kafka_limits.h"
 
 struct producer;
 
 /* Neither connects nor waits. `one_by_one`: see kafka_conf.h; refusals are then final, otherwise the event is marked to
  * travel alone and comes back as lost. */
-bool producer_open(const struct sink_config *sink, bool one_by_one, struct producer **ret, struct error *err);
+bool producer_open(const struct sink_config *sink, struct topic_limits *limits, bool one_by_one, struct producer **ret,
+		   struct error *err);
 /* Purges what is outstanding; its events come back before this returns. */
 void producer_close(struct producer *p);
 

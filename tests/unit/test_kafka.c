@@ -35,6 +35,7 @@ static char *text(const char *s)
 /* --- a cluster ------------------------------------------------------------------------------------------------ */
 
 struct cluster {
+	struct topic_limits limits;
 	rd_kafka_t *host;               /* the mock cluster lives in some client */
 	rd_kafka_mock_cluster_t *mock;
 	struct config_pair properties[4];
@@ -48,6 +49,7 @@ static void cluster_open(struct cluster *c, int partitions)
 	*c = (struct cluster){ .sink = { .type = text("kafka"), .name = text("kafka"), .where = text("postrider.yaml:9:7") } };
 	c->host = rd_kafka_new(RD_KAFKA_PRODUCER, NULL, reason, sizeof(reason));
 	assert_non_null(c->host);
+	topic_limits_init(&c->limits);
 	c->mock = rd_kafka_mock_cluster_new(c->host, 1);
 	assert_non_null(c->mock);
 	assert_int_equal(rd_kafka_mock_topic_create(c->mock, "orders", partitions, 1), 0);
@@ -70,6 +72,7 @@ static void cluster_close(struct cluster *c)
 {
 	rd_kafka_mock_cluster_destroy(c->mock);
 	rd_kafka_destroy(c->host);
+	topic_limits_release(&c->limits);
 }
 
 static struct producer *open_producer(struct cluster *c, bool one_by_one)
@@ -77,7 +80,7 @@ static struct producer *open_producer(struct cluster *c, bool one_by_one)
 	struct producer *p;
 	struct error err;
 
-	if (!producer_open(&c->sink, one_by_one, &p, &err))
+	if (!producer_open(&c->sink, &c->limits, one_by_one, &p, &err))
 		fail_msg("%s", err.message);
 	return p;
 }

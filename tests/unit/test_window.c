@@ -586,6 +586,27 @@ static void a_row_ready_for_the_second_sink_is_called_back_and_goes_there_after_
 	scene_close(&s);
 }
 
+static void a_row_acknowledged_out_of_turn_does_not_keep_those_behind_it_from_going_again(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "KK");
+	admit(&s, "a1 a2 a3 a4");
+	submit(&s, 0);
+	pass(&s, "a1 a3");
+	assert_submits(&s, 1, "a1");
+	fail_row(&s, "a1", WINDOW_RESEND);
+	pass(&s, "a2 a4");
+	assert_list(&s, ready[0], "a2 a4");
+	assert_submits(&s, 1, "a1");
+	submit(&s, 0);
+	pass(&s, "a1 a2 a4");
+	assert_submits(&s, 1, "a2 a3 a4");
+	pass(&s, "a2 a3 a4");
+	settle(&s);
+	scene_close(&s);
+}
+
 static void the_earliest_of_several_failed_rows_decides(void **state _unused_)
 {
 	struct scene s;
@@ -1049,6 +1070,7 @@ int main(void)
 		cmocka_unit_test(a_row_that_fails_at_the_second_sink_is_not_sent_to_the_first_again),
 		cmocka_unit_test(a_row_that_fails_at_the_first_sink_does_not_disturb_the_second),
 		cmocka_unit_test(a_row_ready_for_the_second_sink_is_called_back_and_goes_there_after_the_failure),
+		cmocka_unit_test(a_row_acknowledged_out_of_turn_does_not_keep_those_behind_it_from_going_again),
 		cmocka_unit_test(the_earliest_of_several_failed_rows_decides),
 		cmocka_unit_test(a_row_that_is_admitted_to_a_stopped_lane_goes_when_it_goes_on),
 		cmocka_unit_test(a_held_row_stays_to_be_recorded_and_those_behind_it_leave),

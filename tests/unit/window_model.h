@@ -38,7 +38,7 @@ struct copy {
 };
 
 struct entity {
-	char name[8];
+	char name[16];
 	uint32_t n_rows, n_written, n_settled;          /* rows are written and settled from the front */
 	uint32_t n_arrived[STAGES_MAX];                 /* rows that the sink has, likewise from the front */
 	int64_t routable_from[ROWS_MAX], accepted_from[ROWS_MAX];

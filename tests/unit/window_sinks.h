@@ -81,6 +81,10 @@ static void decide_in_order(struct world *w, uint32_t stage)
 		return;
 	}
 	arrive(w, s->entries[number].copy->entity, s->entries[number].copy->index, stage);
+	if (mishap(w, w->percent.fail / 2)) {
+		decide_failure(w, stage, &s->entries[number], ERROR_LOST);      /* only the answer is */
+		return;
+	}
 	s->entries[number].decided = s->entries[number].ok = true;
 }
 
