@@ -152,6 +152,9 @@ static bool may_enter(const struct window *w, const struct lane *l, uint32_t sta
 static void enter(struct window *w, struct lane *l, uint32_t stage)
 {
 	for (struct event *ev; (ev = l->turn[stage]) != NULL; l->turn[stage] = ev->behind) {
+		/* It has been there: acknowledged before the row ahead of it, which failed and goes again. */
+		if (ev->stage > stage && ev->state != EVENT_HELD)
+			continue;
 		if (ev->state != EVENT_WAITING || ev->stage != stage || !may_enter(w, l, stage, ev))
 			return;
 		ev->state = EVENT_READY;
