@@ -169,7 +169,7 @@ static const char *const producer_settings[][2] = {
 	{"enable.gapless.guarantee", "true"},
 	{"partitioner", "murmur2_random"},
 	{"message.timeout.ms", "0"},
-	{"linger.ms", "1"},
+	{"linger.ms", "0.2"},
 	{"socket.nagle.disable", "true"},
 };
 

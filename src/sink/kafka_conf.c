@@ -31,7 +31,7 @@ static const struct {
 } defaults[] = {
 	{ "client.id", "postrider" },
 	{ "partitioner", "murmur2_random" },            /* as Java's: a key stays in its partition whoever writes */
-	{ "linger.ms", "1" },
+	{ "linger.ms", "0.2" },
 	{ "allow.auto.create.topics", "false" },        /* a wrong topic name is an error, not a new topic */
 	{ "topic.metadata.propagation.max.ms", "5000" },
 	{ "socket.keepalive.enable", "true" },

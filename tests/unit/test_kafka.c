@@ -95,6 +95,7 @@ static rd_kafka_t *open_consumer(struct cluster *c)
 	rd_kafka_conf_set(conf, "group.id", "test", NULL, 0);
 	rd_kafka_conf_set(conf, "enable.partition.eof", "true", NULL, 0);
 	rd_kafka_conf_set(conf, "auto.offset.reset", "earliest", NULL, 0);
+	rd_kafka_conf_set(conf, "fetch.wait.max.ms", "10", NULL, 0);
 	rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, reason, sizeof(reason));
 	assert_non_null(rk);
 	return rk;
