@@ -22,7 +22,7 @@ static const struct sqlstate_meaning meanings[] = {
 	{ "53", ERROR_TRANSPORT, NULL },
 	{ "57P04", ERROR_CONFIG, "the database was dropped: see database.url" },
 	{ "57P", ERROR_TRANSPORT, NULL },
-	{ "25006", ERROR_TRANSPORT, "this server is a standby; add ?target_session_attrs=read-write to database.url" },
+	{ "25006", ERROR_TRANSPORT, "this server is a standby; see the hosts in database.url" },
 	{ "57014", ERROR_TRANSPORT, "see database.statement_timeout" },
 	{ "55P03", ERROR_TRANSPORT, "another session locks the table, for DDL perhaps; see database.lock_timeout" },
 	{ "25P03", ERROR_TRANSPORT, NULL },

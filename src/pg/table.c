@@ -188,6 +188,20 @@ static bool map_columns(struct lookup *l, struct error *err)
 	return true;
 }
 
+/* A row without an id could be published, and never settled. */
+static bool check_id(const struct lookup *l, struct error *err)
+{
+	const struct table_column *id = &l->table->columns[FIELD_ID];
+	const char *where = l->outbox->columns.id.where;
+
+	if (!id->nullable)
+		return true;
+	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.id: column %s of %s may be NULL", l->outbox->name, id->name,
+		  l->outbox->table);
+	error_hint(err, "ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", l->table->name, id->quoted);
+	return place(err, where ? where : l->outbox->where);
+}
+
 static bool map_order(struct lookup *l, struct error *err)
 {
 	const struct column_config *wanted = &l->outbox->order_by;
@@ -264,7 +278,8 @@ bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *co
 {
 	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
 
-	if (!find_relation(&l, err) || !read_columns(&l, err) || !map_columns(&l, err) || !map_order(&l, err) ||
+	if (!find_relation(&l, err) || !read_columns(&l, err) || !map_columns(&l, err) || !check_id(&l, err) ||
+	    !map_order(&l, err) ||
 	    !map_extra(&l, extra, n_extra, err) || !build_select_list(l.table, err))
 		return false;
 	*ret = TAKE_PTR(l.table);

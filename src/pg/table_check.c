@@ -124,16 +124,12 @@ static void check_uuid_order(struct table_checks *k)
 
 static void check_nullable(struct table_checks *k)
 {
-	static const enum field needed[] = { FIELD_ID, FIELD_ENTITY };
+	const struct table_column *c = &k->table->columns[FIELD_ENTITY];
 
-	for (size_t i = 0; i < ARRAY_SIZE(needed); i++) {
-		const struct table_column *c = &k->table->columns[needed[i]];
-
-		if (!c->nullable)
-			continue;
-		fix_printf("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", k->table->name, c->quoted);
-		report(k, FINDING_WARN, fix, "%s may be NULL, and a row without it is never published", c->name);
-	}
+	if (!c->nullable)
+		return;
+	fix_printf("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", k->table->name, c->quoted);
+	report(k, FINDING_WARN, fix, "%s may be NULL, and a row without it is never published", c->name);
 }
 
 /* Is there a whole, valid btree index that begins with these columns? second may be NULL. */
@@ -177,8 +173,8 @@ static void check_indexes(struct table_checks *k)
 		fix_printf("CREATE %s%s ON %s (%s);", k->table->partitioned ? "" : "UNIQUE ", how, k->table->name,
 			   id->quoted);
 		report(k, FINDING_WARN, fix, "%s",
-		       find ? "the id is not unique, and rows with the same id are deleted together"
-			    : "no index on the id, so each delete reads the whole table");
+		       find ? "the id is not unique, so a message's id may be another's too"
+			    : "no index on the id, so nothing keeps two rows from having the same");
 	}
 }
 

@@ -23,147 +23,12 @@
 #include "pg/array.h"
 #include "pg/conn.h"
 #include "pg/exec.h"
+#include "read/advisory_sql.h"
 #include "read/reader.h"
 #include "read/sql.h"
 
-/* Every entity in flight is a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
- * takes no more of them than this, and a worker has at most two such claims in flight. */
-enum { ENTITIES_MAX = 128 };
-
 enum { PARAMS_MAX = 8 };
 #define PARAM_CEILING ((size_t)256 << 20)
-
-enum statement {
-	ST_SETTLE,
-	ST_SETTLE_BY_KEY,
-	ST_HOLD,
-	ST_CLEAR,
-	ST_UNLOCK,
-	ST_CLAIM,
-	ST_READ,
-	ST_READ_LARGE,
-	ST_COUNT
-};
-
-static const struct {
-	const char *name;
-	const char *doing;
-	const char *sql;
-} statements[ST_COUNT] = {
-	[ST_SETTLE] = { "postrider_settle", "settle published rows",
-		/* $1 where the rows were when they were read, $2 their ids, $3 number of the exchange, $4 how many.
-		 *
-		 * By address, because that needs no index and so no luck with the planner, to which an outbox mostly looks empty;
-		 * the id makes sure that the row is still the same one. A row that was moved meanwhile (an UPDATE, VACUUM FULL) is
-		 * not found: then this does not count as settled, and the exchange is repeated by key. */
-		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY ($1::tid[])"
-		"  AND o.{id} IN (SELECT unnest($2::{ids})) RETURNING 1)"
-		" SELECT count(*) = $4::bigint,"
-		"   set_config('postrider.settled', CASE WHEN count(*) = $4::bigint THEN $3::text ELSE '' END, false) FROM gone" },
-
-	[ST_SETTLE_BY_KEY] = { "postrider_settle_by_key", "settle published rows",
-		/* $1 entities, $2 ids, $3 number of the exchange. Rows that are not there were deleted by somebody else. With both
-		 * columns given each row is one descent in an index, whichever the planner takes. */
-		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("
-		"    SELECT p.ctid FROM unnest($1::text[]::{key_type}[], $2::{ids}) u(e, i)"
-		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))"
-		"  AND o.{id} IN (SELECT unnest($2::{ids})) RETURNING 1)"
-		" SELECT true, set_config('postrider.settled', $3::text, false), count(*) FROM gone" },
-
-	[ST_HOLD] = { "postrider_hold", "hold back a failing entity",
-		/* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms, $7 number of the exchange */
-		"WITH held AS (INSERT INTO postrider.retry AS r (outbox, entity, row_id, attempts, kind, error,"
-		"    first_failed_at, last_failed_at, retry_at)"
-		" VALUES ({outbox}, $1::text, $2::text, $3::int, $4::text, $5::text, now(), now(),"
-		"    now() + $6::bigint * interval '1 millisecond')"
-		" ON CONFLICT (outbox, entity) DO UPDATE SET row_id = excluded.row_id, attempts = excluded.attempts,"
-		"    kind = excluded.kind, error = excluded.error, last_failed_at = now(), retry_at = excluded.retry_at,"
-		"    first_failed_at = CASE WHEN r.row_id = excluded.row_id THEN r.first_failed_at ELSE now() END"
-		" RETURNING 1)"
-		" SELECT count(*), set_config('postrider.settled', $7::text, false) FROM held" },
-
-	[ST_CLEAR] = { "postrider_clear", "clear retries",
-		/* $1 entities */
-		"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = ANY ($1::text[])" },
-
-	[ST_UNLOCK] = { "postrider_unlock", "unlock settled entities",
-		/* $1 entities of settled rows, $2 number of the exchange, $3 entities that had no row for us */
-		"SELECT count(*) FILTER (WHERE pg_advisory_unlock(hashtextextended(u.e, {oid})))"
-		" FROM (SELECT unnest($1::text[]) WHERE current_setting('postrider.settled', true) = $2::text"
-		"       UNION ALL SELECT unnest($3::text[])) u(e)" },
-
-	[ST_CLAIM] = { "postrider_claim", "claim entities",
-		/* $1 hand, $2 how many entities, $3 entities held by this session, $4 those that the unlock above releases if the
-		 * settle committed, $5 number of the exchange, $6 whether to start at some other place than the hand.
-		 *
-		 * Walks distinct entities by index from the hand to the end, then from the start to the hand: one index descent
-		 * each, however many rows an entity has, and no more of them than are needed. CASE fixes the order of the tests:
-		 * the lock is tried last, and only for entities that pass all others. */
-		"WITH RECURSIVE hand(h) AS MATERIALIZED ("
-		"  SELECT CASE WHEN $6::bool THEN coalesce("
-		"    (SELECT o.{key} FROM {table} o TABLESAMPLE SYSTEM (least(100, 16000000.0 / (pg_relation_size({oid}) + 1)))"
-		"      WHERE o.{key} IS NOT NULL ORDER BY random() LIMIT 1), $1::{key_type})"
-		"  ELSE $1::{key_type} END"
-		"), ahead(e) AS ("
-		"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) ORDER BY o.{key} LIMIT 1)"
-		"  UNION ALL"
-		"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e ORDER BY o.{key} LIMIT 1)"
-		"    FROM ahead a WHERE a.e IS NOT NULL"
-		"), behind(e) AS ("
-		"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL ORDER BY o.{key} LIMIT 1)"
-		"  UNION ALL"
-		"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e ORDER BY o.{key} LIMIT 1)"
-		"    FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e < h)"
-		"), candidate(e, n) AS MATERIALIZED ("
-		"  SELECT w.e, row_number() OVER () FROM ("
-		"      SELECT a.e FROM ahead a WHERE a.e IS NOT NULL"
-		"      UNION ALL"
-		"      SELECT b.e FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e <= h)) w"
-		"  LIMIT 1000"
-		"), locked(e, n) AS ("
-		"  SELECT c.e, c.n FROM candidate c WHERE CASE"
-		"    WHEN c.e::text IN (SELECT unnest($3::text[])) THEN false"
-		"    WHEN c.e::text IN (SELECT unnest($4::text[]))"
-		"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::text THEN false"
-		"    WHEN (SELECT count(*) > 0 FROM postrider.retry r WHERE r.outbox = {outbox})"
-		"         AND EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"
-		"                   AND r.retry_at > now()"
-		"                   AND EXISTS (SELECT FROM {table} o WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type}))"
-		"         THEN false"
-		"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"
-		"  LIMIT $2::int"
-		"), taken AS MATERIALIZED ("
-		"  SELECT array_agg(l.e) AS entities, count(*)::int AS n, max(l.n) AS looked,"
-		"    pg_backend_pid() AS pid, pg_relation_size({toast}) AS toast,"
-		"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), false) FROM locked l"
-		"), seen AS ("      /* all there was to look at, when that was not enough */
-		"  SELECT max(c.n) AS looked, (array_agg(c.e ORDER BY c.n DESC))[1] AS last FROM candidate c"
-		") SELECT e.e::text, e.n, r.row_id, r.attempts, t.pid, t.toast,"
-		"   CASE WHEN t.n = $2::int THEN t.entities[t.n] ELSE (SELECT s.last FROM seen s) END::text,"
-		"   CASE WHEN t.n = $2::int THEN t.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"
-		"   t.n < $2::int AND coalesce((SELECT s.looked FROM seen s), 0) < 1000"
-		" FROM taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"
-		"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text" },
-
-	/* Rows of one entity come in order because each entity's are found by its own ordered walk of the index. That the key is
-	 * named in the order too, where it is the same for all, keeps the planner from walking the index on {order} alone: to
-	 * its statistics an outbox is mostly empty, and any way through an empty table seems short. */
-	[ST_READ] = { "postrider_read", "read rows",
-		/* $1 rows, $2 rows of one entity */
-		"SELECT {fields}, c.n::int, o.postrider_ctid"
-		" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
-		" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
-		" LIMIT $1::int" },
-
-	[ST_READ_LARGE] = { "postrider_read_large", "read rows",
-		/* the same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much */
-		"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"
-		" FROM (SELECT o.*, c.n AS postrider_n, sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
-		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
-		"       CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
-		"       LIMIT $1::int) o"
-		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint" },
-};
 
 /* What the results of an exchange are, in order. */
 enum step { STEP_SETTLE, STEP_SETTLE_SYNC, STEP_UNLOCK, STEP_CLAIM, STEP_READ, STEP_CLAIM_SYNC };
@@ -197,8 +62,6 @@ struct reader {
 	struct buf idle;                /* locked entities that had no row for us: unlocked by the next exchange */
 };
 
-/* Fields of the answer to ST_CLAIM, one row per entity or one with a NULL entity. */
-enum { CLAIM_ENTITY, CLAIM_NUMBER, CLAIM_ROW_ID, CLAIM_ATTEMPTS, CLAIM_PID, CLAIM_TOAST, CLAIM_HAND, CLAIM_LOOKED, CLAIM_EXHAUSTED };
 
 /* --- opening -------------------------------------------------------------------------------------------------- */
 
@@ -227,10 +90,10 @@ static bool prepare(struct reader *r, struct error *err)
 	for (int i = 0; i < ST_COUNT; i++) {
 		_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
-		r->sql[i] = sql_for_table(statements[i].sql, r->env->table, outbox);
-		res = PQprepare(r->conn, statements[i].name, r->sql[i], 0, NULL);
+		r->sql[i] = sql_for_table(advisory_statements[i].sql, r->env->table, outbox);
+		res = PQprepare(r->conn, advisory_statements[i].name, r->sql[i], 0, NULL);
 		if (PQresultStatus(res) != PGRES_COMMAND_OK)
-			return pg_error(r->conn, res, statements[i].doing, err);
+			return pg_error(r->conn, res, advisory_statements[i].doing, err);
 	}
 	return true;
 }
@@ -310,7 +173,7 @@ static struct param array_param(const struct buf *array)
 	return (struct param){ array->data, array->len, true };
 }
 
-static bool send_prepared(struct reader *r, enum statement st, const struct param *params, int n, bool binary_result,
+static bool send_prepared(struct reader *r, enum advisory_statement_number st, const struct param *params, int n, bool binary_result,
 			  struct error *err)
 {
 	const char *values[PARAMS_MAX];
@@ -321,8 +184,8 @@ static bool send_prepared(struct reader *r, enum statement st, const struct para
 		lengths[i] = (int)params[i].len;
 		formats[i] = params[i].binary;
 	}
-	if (PQsendQueryPrepared(r->conn, statements[st].name, n, values, lengths, formats, binary_result) != 1)
-		return pg_error(r->conn, NULL, statements[st].doing, err);
+	if (PQsendQueryPrepared(r->conn, advisory_statements[st].name, n, values, lengths, formats, binary_result) != 1)
+		return pg_error(r->conn, NULL, advisory_statements[st].doing, err);
 	return true;
 }
 
@@ -573,7 +436,7 @@ static void take_settle(struct reader *r, const PGresult *res)
 	ExecStatusType status = PQresultStatus(res);
 
 	if (status == PGRES_FATAL_ERROR && r->answer.settled) {
-		pg_error(r->conn, res, statements[ST_SETTLE].doing, &r->answer.settle_error);
+		pg_error(r->conn, res, advisory_statements[ST_SETTLE].doing, &r->answer.settle_error);
 		r->answer.settled = false;
 	}
 	/* Of all that may be in this transaction only the DELETE, which is the last, says true or false. */
@@ -584,7 +447,7 @@ static void take_settle(struct reader *r, const PGresult *res)
 	}
 }
 
-static const enum statement claim_statements[] = {
+static const enum advisory_statement_number claim_statements[] = {
 	[STEP_UNLOCK] = ST_UNLOCK,
 	[STEP_CLAIM] = ST_CLAIM,
 	[STEP_READ] = ST_READ,
@@ -610,7 +473,7 @@ static bool take_result(struct reader *r, PGresult *res, struct error *err)
 		return true;
 	}
 	if (status != PGRES_TUPLES_OK)
-		return pg_error(r->conn, res, statements[claim_statements[step]].doing, err);
+		return pg_error(r->conn, res, advisory_statements[claim_statements[step]].doing, err);
 	r->step++;
 	if (step == STEP_CLAIM)
 		return take_claim(r, TAKE_PTR(owned), err);

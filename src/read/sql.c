@@ -15,6 +15,10 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
 	_cleanup_(mem_freep) char *toast = mem_printf("%u", t->toast_oid);
 	_cleanup_(mem_freep) char *number = mem_printf("%d", outbox);
+	/* A percentage that gives some twenty pages. A partitioned table has no size of its own. */
+	_cleanup_(mem_freep) char *sample = t->partitioned ?
+		mem_strdup("0.1") :
+		mem_printf("least(100, 100.0 * 20 * 8192 / (pg_relation_size(%u) + 1))", t->oid);
 	/* Ids come back as they were read: in their own type, or as text where they were cast to it. */
 	_cleanup_(mem_freep) char *ids = mem_printf(
 		table_is_uncast(&t->columns[FIELD_ID], FIELD_ID) ? "%s[]" : "text[]::%s[]", t->columns[FIELD_ID].type);
@@ -33,6 +37,7 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 		{ "oid", oid },
 		{ "toast", toast },
 		{ "outbox", number },
+		{ "sample", sample },
 	};
 	struct buf out;
 

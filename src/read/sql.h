@@ -4,7 +4,7 @@
 
 #include "pg/table.h"
 
-/* Replaces {table} {key} {key_type} {id} {id_type} {ids} {order} {payload} {fields} {oid} {toast} {outbox}; a name that is none of
+/* Replaces {table} {key} {key_type} {id} {id_type} {ids} {order} {payload} {fields} {oid} {toast} {outbox} {sample}; a name that is none of
  * these is a bug and aborts. `outbox` is the table's number in postrider.outbox. The caller frees. */
 char *sql_for_table(const char *sql, const struct table *t, int outbox);
 

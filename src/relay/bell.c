@@ -20,10 +20,9 @@ uint32_t bell_add_worker(struct bell *b, struct mailbox *m)
 	return b->n_workers++;
 }
 
-static void wake_one(struct bell *b)
+/* The first sleeper at or behind a place in the row. */
+static void wake_from(struct bell *b, uint32_t start)
 {
-	uint32_t start = atomic_fetch_add(&b->next, 1);
-
 	for (uint32_t i = 0; i < b->n_workers; i++) {
 		uint32_t w = (start + i) % b->n_workers;
 
@@ -37,7 +36,7 @@ static void wake_one(struct bell *b)
 void bell_ring(struct bell *b)
 {
 	atomic_fetch_add(&b->rings, 1);
-	wake_one(b);
+	wake_from(b, atomic_fetch_add(&b->next, 1));    /* another one each time */
 }
 
 uint64_t bell_rings(const struct bell *b)
@@ -49,9 +48,13 @@ void bell_due(struct bell *b, int64_t when_ms)
 {
 	int64_t set = atomic_load(&b->due_ms);
 
-	while (when_ms < set)
-		if (atomic_compare_exchange_weak(&b->due_ms, &set, when_ms))
-			return;
+	while (when_ms < set) {
+		if (!atomic_compare_exchange_weak(&b->due_ms, &set, when_ms))
+			continue;
+		/* Whoever watches the clock must know of the earlier time. */
+		wake_from(b, 0);
+		return;
+	}
 }
 
 void bell_set_deaf(struct bell *b, bool deaf)
@@ -62,7 +65,7 @@ void bell_set_deaf(struct bell *b, bool deaf)
 
 void bell_claimed(struct bell *b, uint32_t rows, int64_t now_ms)
 {
-	int64_t wait = b->watchdog_ms;
+	int64_t wait = b->watchdog_ms, due;
 
 	if (rows > 0)
 		atomic_fetch_add(&b->rows, rows);
@@ -73,8 +76,9 @@ void bell_claimed(struct bell *b, uint32_t rows, int64_t now_ms)
 		wait = MIN(wait, pace);
 	}
 	atomic_store(&b->next_look_ms, now_ms + wait);
-	if (now_ms >= atomic_load(&b->due_ms))
-		atomic_store(&b->due_ms, CLOCK_NEVER);
+	due = atomic_load(&b->due_ms);
+	if (now_ms >= due)
+		atomic_compare_exchange_strong(&b->due_ms, &due, CLOCK_NEVER);
 }
 
 static bool sleeper_before(const struct bell *b, uint32_t w)

@@ -34,8 +34,8 @@ struct event {
 	struct batch *batch;
 
 	/* What the row says, as text in UTF-8, except `payload`: its bytes. NULL where the table has no such column. */
-	struct slice id;                /* what settle deletes */
-	struct slice raw_id;            /* the same as it is in the result, and where the row was: for the reader itself */
+	struct slice id;
+	struct slice raw_id;            /* the same as it is in the result, and where the row was: what settle deletes by */
 	struct slice address;
 	struct slice entity;            /* what order is kept for */
 	struct slice message_id;        /* what consumers deduplicate by; the id where the table has none */

@@ -324,7 +324,6 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 	bell_claimed(f->env.bell, rows, now);
 	if (f->hungry && f->misses >= MISSES_MAX) {
 		f->hungry = false;
-		f->misses = 0;
 		bell_due(f->env.bell, now + AFTER_MISSES_MS);
 	}
 	if (a->exhausted)
@@ -424,10 +423,12 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 	}
 	receive(f, now);
 	if (f->reader && !f->busy && now >= f->retry_at_ms) {
-		bool claim = f->hungry && has_room(f);
+		bool settle = should_settle(f);
+		/* When there is something to settle, a claim costs no trip of its own. */
+		bool claim = (f->hungry || settle) && !f->draining && has_room(f);
 
-		if (claim || should_settle(f) || now - f->last_exchange_ms >= f->beat_ms)
-			begin(f, claim || (!f->draining && has_room(f) && should_settle(f)), now);
+		if (settle || claim || now - f->last_exchange_ms >= f->beat_ms)
+			begin(f, claim, now);
 	}
 	*ret_deadline_ms = f->reader ? rest(f, now) : f->retry_at_ms;
 }

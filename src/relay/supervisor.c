@@ -139,6 +139,10 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 			return false;
 		if (!route_check_table(o->route, o->table, err))
 			return false;
+		if (o->table->columns[FIELD_ENTITY].nullable)
+			log_warn("outbox.nullable_entity", F_STR("outbox", o->config->name),
+				 F_STR("meaning", "rows without an entity have no order and are never published"),
+				 F_STR("hint", "`postrider check` says how to mend it"));
 	}
 	return true;
 }

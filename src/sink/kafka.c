@@ -7,20 +7,23 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/finding.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "sink/kafka_producer.h"
 #include "sink/outcome.h"
 #include "sink/sink.h"
 
-enum { PROBE_MS = 5000 };
+enum { PROBE_MS = 5000, OPEN_AGAIN_MS = 10 * 1000 };
 
 struct sink_target {
 	const struct sink_config *config;
 	struct topic_limits limits;
 	struct producer *bulk;
 	pthread_mutex_t careful_lock;
-	_Atomic(struct producer *) careful;     /* made when it is first needed */
+	_Atomic(struct producer *) careful;     /* made when it is first needed, under the lock */
+	int64_t careful_at_ms;                  /* not tried again before this; guarded by the lock */
 };
 
 struct sink {
@@ -93,8 +96,14 @@ static struct producer *careful_producer(struct sink_target *t)
 
 	pthread_mutex_lock(&t->careful_lock);
 	p = atomic_load(&t->careful);
-	if (!p && producer_open(t->config, &t->limits, true, &p, &err))
-		atomic_store(&t->careful, p);
+	if (!p && clock_ms() >= t->careful_at_ms) {
+		if (producer_open(t->config, &t->limits, true, &p, &err)) {
+			atomic_store(&t->careful, p);
+		} else {
+			log_error("kafka.unusable", F_STR("sink", t->config->name), F_ERROR(&err));
+			t->careful_at_ms = clock_ms() + OPEN_AGAIN_MS;
+		}
+	}
 	pthread_mutex_unlock(&t->careful_lock);
 	return p;
 }

@@ -20,6 +20,7 @@ static const struct {
 	{ "enable.gapless.guarantee", "true", "a row behind a failed one would overtake it" },
 	{ "message.timeout.ms", "0", "a message given up by the client is a gap" },
 	{ "delivery.timeout.ms", "0", "a message given up by the client is a gap" },
+	{ "delivery.report.only.error", "false", "no row would ever be acknowledged" },
 	{ "security.protocol", NULL, "it follows from tls and sasl_mechanism" },
 	{ "bootstrap.servers", NULL, "it is the setting brokers" },
 	{ "metadata.broker.list", NULL, "it is the setting brokers" },

@@ -13,7 +13,7 @@
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
 
-enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000 };
+enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000, MEND_AGAIN_MS = 10 * 1000 };
 
 struct topic {
 	char *name;
@@ -35,6 +35,7 @@ struct producer {
 	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
 	_Atomic bool failed;                    /* fatal: to be replaced */
+	_Atomic int64_t mend_at_ms;             /* not before this: the last time it could not be done */
 	_Atomic uint32_t outstanding;
 
 	/* What the log has been told. Background thread only, except `unreachable`. */
@@ -219,21 +220,23 @@ void producer_mend(struct producer *p)
 {
 	struct error err = { 0 };
 
-	if (!atomic_load(&p->failed))
+	if (!atomic_load(&p->failed) || clock_ms() < atomic_load(&p->mend_at_ms))
 		return;
 	pthread_rwlock_wrlock(&p->lock);
 	if (atomic_load(&p->failed)) {
 		char reason[512] = "";
 
-		if (p->rk)
+		if (p->rk) {
 			rd_kafka_fatal_error(p->rk, reason, sizeof(reason));
-		log_warn("kafka.replaced", F_STR("sink", p->sink->name), F_STR("reason", reason),
-			 F_STR("meaning", "rows on their way are sent again, in order"));
+			log_warn("kafka.replaced", F_STR("sink", p->sink->name), F_STR("reason", reason),
+				 F_STR("meaning", "rows on their way are sent again, in order"));
+		}
 		destroy_handle(p);
 		atomic_store(&p->failed, false);
 		/* Settings were good before; a secret file may be gone now. */
 		if (!make_handle(p, &err)) {
 			log_error("kafka.unusable", F_STR("sink", p->sink->name), F_ERROR(&err));
+			atomic_store(&p->mend_at_ms, clock_ms() + MEND_AGAIN_MS);
 			atomic_store(&p->failed, true);
 		}
 	}

@@ -162,6 +162,8 @@ BROKEN = {
     "no index": ("DROP INDEX public.{index}", {}, "CREATE INDEX CONCURRENTLY"),
     "no trigger": ("DROP TRIGGER postrider_ring ON public.outbox", {}, "postrider init"),
     "nullable entity": ("ALTER TABLE public.outbox ALTER entity_id DROP NOT NULL", {}, "SET NOT NULL"),
+    "nullable id": ("ALTER TABLE public.outbox DROP CONSTRAINT outbox_pkey, ALTER id DROP IDENTITY,"
+                    " ALTER id DROP NOT NULL", {}, "SET NOT NULL"),
     "sequence with a cache": ("ALTER SEQUENCE public.outbox_id_seq CACHE 20", {}, "CACHE 1"),
     "random order": ("", {"order_by": "message_id"}, "order"),
 }

@@ -104,6 +104,26 @@ def worker_backends_cpu_seconds(database):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.parametrize("move", ["UPDATE public.outbox SET event_type = 'moved'", "VACUUM FULL public.outbox"])
+def test_rows_that_are_moved_while_on_their_way_are_settled_once(database, fragile_kafka, fragile_topic, start_relay,
+                                                                  move):
+    """They are deleted by their address, and found by their key when they are no longer there."""
+    relay = start_relay(kafka_settings(database, fragile_kafka, fragile_topic))
+    database.insert("first")
+    database.wait_until_empty()
+    os.kill(fragile_kafka.pid, signal.SIGSTOP)
+    try:
+        for number in range(30):
+            database.insert(f"entity-{number % 10}")
+        time.sleep(1)
+        database.execute(move)
+    finally:
+        os.kill(fragile_kafka.pid, signal.SIGCONT)
+    database.wait_until_empty(timeout=40)
+    assert relay.stop() == 0
+    assert len(read_topic(fragile_kafka, fragile_topic)) == 31
+
+
 def test_a_broker_that_answers_no_more_is_survived(database, fragile_kafka, fragile_topic, start_relay):
     """Frozen rather than gone: connections stay open and nothing comes back."""
     entities = database.entities(20)

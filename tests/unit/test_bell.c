@@ -16,7 +16,7 @@
 
 enum { WATCHDOG_MS = 5000, WORKERS = 4, STAND_IN_MS = 1000 };
 
-/* --- workers on a virtual clock ----------------------------------------------------------------------------------- */
+/* --- workers on a virtual clock ------------------------------------------------------------------------------- */
 
 /* A bell and the workers around it. Each follows the protocol of feed.c: note the rings, claim, sleep if allowed. */
 struct tower {
@@ -100,7 +100,7 @@ static void pass_time(struct tower *t, int64_t from, int64_t to)
 	}
 }
 
-/* --- ringing --------------------------------------------------------------------------------------------------------- */
+/* --- ringing -------------------------------------------------------------------------------------------------- */
 
 static void a_ring_wakes_one_sleeper(void **state _unused_)
 {
@@ -166,7 +166,7 @@ static void a_worker_that_is_up_is_not_woken(void **state _unused_)
 	tower_close(&t);
 }
 
-/* --- watching the clock ------------------------------------------------------------------------------------------------ */
+/* --- watching the clock --------------------------------------------------------------------------------------- */
 
 static void the_first_sleeper_watches_the_clock_and_the_others_stand_in(void **state _unused_)
 {
@@ -232,7 +232,7 @@ static void an_idle_node_looks_once_per_interval_however_many_workers_it_has(voi
 	tower_close(&t);
 }
 
-/* --- an entity that is due ------------------------------------------------------------------------------------------------ */
+/* --- an entity that is due ------------------------------------------------------------------------------------ */
 
 static void an_entity_that_is_due_earlier_shortens_the_sleep(void **state _unused_)
 {
@@ -304,7 +304,7 @@ static void a_due_time_is_met_within_a_second_while_others_sleep(void **state _u
 	tower_close(&t);
 }
 
-/* --- when nobody rings ---------------------------------------------------------------------------------------------------- */
+/* --- when nobody rings ---------------------------------------------------------------------------------------- */
 
 static void while_deaf_looks_follow_soon_after_work_and_then_ever_less_often(void **state _unused_)
 {
@@ -397,7 +397,7 @@ static void rows_are_added_up(void **state _unused_)
 	tower_close(&t);
 }
 
-/* --- threads: no ring is lost ----------------------------------------------------------------------------------------------- */
+/* --- threads: no ring is lost --------------------------------------------------------------------------------- */
 
 enum { ROUNDS = 50000, BURST = 3, LOST_AFTER_MS = 3000 };
 

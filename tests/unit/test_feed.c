@@ -35,7 +35,7 @@ static char *text(const char *s)
 	return (char *)(uintptr_t)s;
 }
 
-/* --- the reader ----------------------------------------------------------------------------------------------------- */
+/* --- the reader ----------------------------------------------------------------------------------------------- */
 
 /* What a test says: the answer to the exchange under way. */
 struct reply {
@@ -50,7 +50,8 @@ struct reader {
 	const struct feed_env *env;
 	bool connected, busy;
 	uint32_t opens, begins, unchecked;
-	char said[512];                 /* the last exchange: "a1 a2 !b1(1) +10" settles two, holds one, claims up to ten */
+	/* The last exchange: "a1 a2 !b1(1) +10" settles two rows, holds one and claims up to ten. */
+	char said[512];
 	size_t want_bytes;
 	int64_t hold_delay_ms;
 	char lanes[64];                 /* entities that must not be claimed again */
@@ -68,8 +69,8 @@ static void add_word(const char *sign, struct slice word, const char *note)
 {
 	size_t used = strlen(server.said);
 
-	snprintf(server.said + used, sizeof(server.said) - used, "%s%s%.*s%s", used ? " " : "", sign, (int)word.len, word.ptr,
-		 note);
+	snprintf(server.said + used, sizeof(server.said) - used, "%s%s%.*s%s", used ? " " : "", sign, (int)word.len,
+		 word.ptr, note);
 }
 
 static bool fake_open(const struct reader_env *env _unused_, struct reader **ret, struct error *err)
@@ -197,7 +198,7 @@ static struct reader_driver fake_driver = {
 	.receive = fake_receive,
 };
 
-/* --- a feed ----------------------------------------------------------------------------------------------------------- */
+/* --- a feed --------------------------------------------------------------------------------------------------- */
 
 struct scene {
 	struct outbox_config outbox;
@@ -225,12 +226,13 @@ static void prepare(struct scene *s)
 	server = (struct reader){ .payload = 10 };
 	fake_driver.entities_max = 0;
 	*s = (struct scene){
-		.outbox = { .name = text("orders"), .batch_size = BATCH_SIZE, .batch_max = BATCH_MAX, .in_flight_bytes = 1 << 20,
+		.outbox = { .name = text("orders"), .batch_size = BATCH_SIZE, .batch_max = BATCH_MAX,
+			    .in_flight_bytes = 1 << 20,
 			    .columns = { .id.name = text("id"), .entity_id.name = text("entity_id"),
-					 .payload.name = text("payload"), .message_id.name = text(""),
-					 .entity_type.name = text(""), .event_type.name = text(""), .headers.name = text(""),
-					 .topic.name = text("topic"), .created_at.name = text(""),
-					 .traceparent.name = text("") },
+					 .payload.name = text("payload"), .topic.name = text("topic"),
+					 .message_id.name = text(""), .entity_type.name = text(""),
+					 .event_type.name = text(""), .headers.name = text(""),
+					 .created_at.name = text(""), .traceparent.name = text("") },
 			    .route = { .topic = text("{topic}"), .key = text("{entity_id}"), .source = text("") } },
 		.database = { .idle_session_timeout_ms = 3 * BEAT_MS },
 		.now = 1000000,
@@ -296,7 +298,8 @@ static void reply(struct scene *s, struct reply r)
 /* The sink takes all rows that it may have, and keeps still. */
 static void submit(struct scene *s)
 {
-	s->n_with_sink += window_submit(&s->window, 0, s->with_sink + s->n_with_sink, ARRAY_SIZE(s->with_sink) - s->n_with_sink);
+	s->n_with_sink += window_submit(&s->window, 0, s->with_sink + s->n_with_sink,
+					ARRAY_SIZE(s->with_sink) - s->n_with_sink);
 }
 
 /* The sink takes all rows that it may have, and has them. */
@@ -326,7 +329,7 @@ static struct event *first_ready(struct scene *s)
 	return s->window.ready[0].first;
 }
 
-/* --- claiming --------------------------------------------------------------------------------------------------------- */
+/* --- claiming ------------------------------------------------------------------------------------------------- */
 
 static void claims_grow_while_there_is_more_and_begin_anew_when_there_is_not(void **state _unused_)
 {
@@ -476,7 +479,7 @@ static void entities_in_the_window_are_named_to_the_reader_except_those_that_end
 	scene_close(&s);
 }
 
-/* --- room ---------------------------------------------------------------------------------------------------------------- */
+/* --- room ----------------------------------------------------------------------------------------------------- */
 
 static void no_more_rows_are_claimed_than_two_claims_at_their_largest(void **state _unused_)
 {
@@ -563,7 +566,7 @@ static void no_more_entities_are_claimed_than_the_reader_can_hold(void **state _
 	scene_close(&s);
 }
 
-/* --- settling -------------------------------------------------------------------------------------------------------------- */
+/* --- settling ------------------------------------------------------------------------------------------------- */
 
 static void settling_travels_with_the_next_claim(void **state _unused_)
 {
@@ -711,7 +714,8 @@ static void a_refused_settle_is_repeated_row_by_row_and_holds_only_the_row_that_
 	deliver(&s);
 	turn(&s);
 	/* a3 leaves with a2, unsettled. */
-	assert_string_equal(settle_except(&s, "a2"), "[a1 a2 a3 b1 c1 +10] [a1 +10] [a2 +10] [b1 +10] [c1 +10] [!a2(1) +10]");
+	assert_string_equal(settle_except(&s, "a2"),
+			    "[a1 a2 a3 b1 c1 +10] [a1 +10] [a2 +10] [b1 +10] [c1 +10] [!a2(1) +10]");
 	assert_int_equal(s.window.rows, 0);
 	assert_int_equal(s.feed.settled, 3);
 	assert_in_range(server.hold_delay_ms, 500, 1000);
@@ -788,7 +792,7 @@ static void delivered_rows_are_settled_at_the_latest_with_a_beat(void **state _u
 	scene_close(&s);
 }
 
-/* --- holding ---------------------------------------------------------------------------------------------------------------- */
+/* --- holding -------------------------------------------------------------------------------------------------- */
 
 static void a_refused_row_is_recorded_with_its_attempts_and_a_delay(void **state _unused_)
 {
@@ -905,7 +909,7 @@ static void holds_that_cannot_be_recorded_now_are_recorded_later(void **state _u
 	}
 }
 
-/* --- the connection ------------------------------------------------------------------------------------------------------------ */
+/* --- the connection ------------------------------------------------------------------------------------------- */
 
 static void a_lost_connection_abandons_the_window_and_all_is_claimed_again(void **state _unused_)
 {
@@ -1051,7 +1055,7 @@ static void an_idle_connection_gives_a_sign_of_life(void **state _unused_)
 	scene_close(&s);
 }
 
-/* --- a sink that is away ---------------------------------------------------------------------------------------------------------- */
+/* --- a sink that is away -------------------------------------------------------------------------------------- */
 
 static void while_the_sink_is_away_rings_do_not_make_the_worker_claim(void **state _unused_)
 {
@@ -1073,7 +1077,7 @@ static void while_the_sink_is_away_rings_do_not_make_the_worker_claim(void **sta
 	scene_close(&s);
 }
 
-/* --- the end ---------------------------------------------------------------------------------------------------------------------- */
+/* --- the end -------------------------------------------------------------------------------------------------- */
 
 static void a_draining_feed_claims_no_more_and_settles_what_it_has(void **state _unused_)
 {

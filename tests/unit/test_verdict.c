@@ -9,7 +9,7 @@
 
 enum { FIRST_MS = 1000, MAX_MS = 5 * 60 * 1000, DRAWS = 2000 };
 
-/* --- what follows a failure ------------------------------------------------------------------------------------- */
+/* --- what follows a failure ----------------------------------------------------------------------------------- */
 
 struct expected {
 	enum error_kind kind;
@@ -55,7 +55,7 @@ static void only_what_a_row_itself_is_to_blame_for_counts_as_its_attempt(void **
 		assert_int_equal(verdict_of(kind)->counts, kind == ERROR_REJECTED);
 }
 
-/* --- how long a held entity waits ----------------------------------------------------------------------------------- */
+/* --- how long a held entity waits ----------------------------------------------------------------------------- */
 
 /* Without jitter: doubles from the first delay up to the longest. */
 static int64_t full_delay(uint32_t attempts)

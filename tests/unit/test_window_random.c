@@ -1,6 +1,6 @@
-/* The window under random schedules. Each seed makes a small world: a table, sinks that delay, fail and lose answers, and
- * a reader that settles, holds back, is refused and loses its connection. After each step the window is compared with the
- * model of window_model.h. When something is wrong the seed is named, and
+/* The window under random schedules. Each seed makes a small world: a table, sinks that delay, fail and lose answers,
+ * and a reader that settles, holds back, is refused and loses its connection. After each step the window is compared
+ * with the model of window_model.h. When something is wrong the seed is named, and
  *
  *     POSTRIDER_TEST_SEED=<seed> test_window_random
  *
@@ -27,7 +27,7 @@
 
 enum { SEEDS = 4000, STEPS_MAX = 20000, SECONDS_MAX = 60 };
 
-/* --- the worker -------------------------------------------------------------------------------------------------- */
+/* --- the worker ----------------------------------------------------------------------------------------------- */
 
 /* The rows ahead have entered the stage before, and nobody is there who should not be. */
 static void check_turn(struct world *w, const struct copy *c, uint32_t stage)
@@ -41,7 +41,8 @@ static void check_turn(struct world *w, const struct copy *c, uint32_t stage)
 		bool beside = other->where == SUBMITTED && other->stage == stage;
 
 		if (other->index < c->index && other->stage <= stage && !beside)
-			broken(w, "%s/%u enters sink %u ahead of %s/%u", e->name, c->index, stage, e->name, other->index);
+			broken(w, "%s/%u enters sink %u ahead of %s/%u", e->name, c->index, stage, e->name,
+			       other->index);
 		if (beside && (!w->sinks[stage].keeps_order || c->ev->alone || other->went_alone))
 			broken(w, "%s/%u enters sink %u beside %s/%u", e->name, c->index, stage, e->name, other->index);
 	}
@@ -89,7 +90,7 @@ static void worker_reads_mail(struct world *w)
 	w->n_mail = 0;
 }
 
-/* --- the reader: claims ------------------------------------------------------------------------------------------- */
+/* --- the reader: claims --------------------------------------------------------------------------------------- */
 
 static void fill_event(struct world *w, struct batch *b, struct event *ev, struct entity *e, uint32_t index)
 {
@@ -102,7 +103,8 @@ static void fill_event(struct world *w, struct batch *b, struct event *ev, struc
 	ev->address = (struct slice){ (const char *)c, 0 };
 	ev->attempt = e->retry_row == index ? e->attempts : 0;
 	ev->alone = ev->attempt > 0;
-	*c = (struct copy){ .ev = ev, .entity = e, .index = index, .bytes = event_bytes(ev), .made_before = w->made_last };
+	*c = (struct copy){ .ev = ev, .entity = e, .index = index, .bytes = event_bytes(ev) };
+	c->made_before = w->made_last;
 	w->made_last = c;
 	if (w->now >= e->routable_from[index])
 		return;
@@ -174,8 +176,8 @@ static void server_claims(struct world *w)
 	admit_picked(w, rows, n);
 }
 
-/* Further rows of an entity that is ours already, as a reader that owns entities for long would fetch them. Such a reader
- * knows which entities it holds back: no row comes behind a held one. */
+/* Further rows of an entity that is ours already, as a reader that owns entities for long would fetch them. Such a
+ * reader knows which entities it holds back: no row comes behind a held one. */
 static void server_reads_ahead(struct world *w)
 {
 	struct entity *e = &w->entities[below(w, w->n_entities)];
@@ -186,7 +188,7 @@ static void server_reads_ahead(struct world *w)
 		admit_picked(w, rows, pick_rows(w, e, last->index + 1, rows));
 }
 
-/* --- the reader: settling ------------------------------------------------------------------------------------------- */
+/* --- the reader: settling ------------------------------------------------------------------------------------- */
 
 static void mark_taken(struct event_list l, bool taken)
 {
@@ -242,7 +244,8 @@ static void server_holds(struct world *w, const struct event *ev)
 
 	trace(w, "%s/%u is held back", e->name, c->index);
 	if (c->index != e->n_settled)
-		broken(w, "%s/%u is recorded as held before %s/%u is settled", e->name, c->index, e->name, e->n_settled);
+		broken(w, "%s/%u is recorded as held before %s/%u is settled", e->name, c->index, e->name,
+		       e->n_settled);
 	e->attempts = ev->attempt + verdict_of(ev->failure->kind)->counts;
 	e->retry_row = c->index;
 	e->retry_at = w->now + 1 + below(w, 60);
@@ -324,7 +327,7 @@ static void exchange_ends(struct world *w)
 		server_claims(w);
 }
 
-/* --- schedules ------------------------------------------------------------------------------------------------------- */
+/* --- schedules ------------------------------------------------------------------------------------------------ */
 
 static void somebody_writes(struct world *w)
 {

@@ -1,5 +1,5 @@
-/* A small world around a window, and a model of the window written from window.h alone, which says after every step what
- * the window must contain. For test_window_random.c. */
+/* A small world around a window, and a model of the window written from window.h alone, which says after every step
+ * what the window must contain. For test_window_random.c. */
 #ifndef POSTRIDER_TESTS_WINDOW_MODEL_H
 #define POSTRIDER_TESTS_WINDOW_MODEL_H
 
@@ -70,7 +70,7 @@ struct ghost {
 
 struct fake_sink {
 	bool keeps_order;
-	bool takes_while_failing;       /* and fails what stands behind a failure itself; others take nothing meanwhile */
+	bool takes_while_failing;       /* and fails what stands behind the failure; others take nothing meanwhile */
 	bool reports_in_order;
 	int64_t away_until;
 	uint32_t failures_unread;
@@ -294,7 +294,7 @@ static void model_abandon(struct world *w)
 	}
 }
 
-/* --- what must be so after every step ------------------------------------------------------------------------------- */
+/* --- what must be so after every step ------------------------------------------------------------------------- */
 
 static void note_in_list(struct world *w, const struct event *ev, enum event_state state, const char *list)
 {
@@ -334,7 +334,7 @@ static void check_stage(struct world *w, const struct entity *e, uint32_t stage)
 			continue;
 		expected = at == 0 || w->sinks[stage].keeps_order;
 		if (c->where != SUBMITTED && (c->ev->state == EVENT_READY) != expected)
-			broken(w, "%s/%u is %sready for sink %u", c->entity->name, c->index, expected ? "not " : "", stage);
+			broken(w, "%s/%u is %sready for sink %u", e->name, c->index, expected ? "not " : "", stage);
 		if (!expected)
 			return;
 		at++;

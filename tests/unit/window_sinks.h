@@ -1,5 +1,5 @@
-/* Sinks for test_window_random.c: they answer late, out of turn, with any kind of failure, or vaguely. What they keep to is
- * the contract of sink.h: one that keeps order lets nothing of an entity through behind a row that failed. */
+/* Sinks for test_window_random.c: they answer late, out of turn, with any kind of failure, or vaguely. What they keep
+ * to is the contract of sink.h: one that keeps order lets nothing of an entity through behind a row that failed. */
 #ifndef POSTRIDER_TESTS_WINDOW_SINKS_H
 #define POSTRIDER_TESTS_WINDOW_SINKS_H
 
