@@ -42,7 +42,7 @@ struct reader {
 
 	uint32_t id_type;               /* of ids as they are read */
 
-	char *hand;                     /* where the next walk starts; NULL: at the lowest entity */
+	bool has_hand;                  /* we walk, and others of this process wait for it */
 	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
 	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
 	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
@@ -98,6 +98,13 @@ static bool prepare(struct reader *r, struct error *err)
 	return true;
 }
 
+static void pass_hand(struct reader *r)
+{
+	if (r->has_hand)
+		hand_pass(r->env->hand);
+	r->has_hand = false;
+}
+
 static void advisory_close(struct reader *r)
 {
 	if (!r)
@@ -114,7 +121,7 @@ static void advisory_close(struct reader *r)
 	buf_release(&r->releasing);
 	buf_release(&r->idle);
 	PQclear(r->claimed);
-	free(r->hand);
+	pass_hand(r);
 	free(r->identity);
 	free(r);
 }
@@ -303,6 +310,7 @@ static uint32_t entities_for(const struct reader *r, uint32_t rows)
 
 static bool send_claim(struct reader *r, const struct exchange *x, const char *number, struct error *err)
 {
+	_cleanup_(mem_freep) char *hand = hand_at(r->env->hand);
 	_cleanup_(mem_freep) char *entities = mem_printf("%u", entities_for(r, x->want_rows));
 	_cleanup_(mem_freep) char *rows = mem_printf("%u", x->want_rows);
 	_cleanup_(mem_freep) char *bytes = mem_printf("%zu", x->want_bytes);
@@ -311,7 +319,7 @@ static bool send_claim(struct reader *r, const struct exchange *x, const char *n
 	array_begin(&r->held, TYPE_TEXT);
 	window_each_lane(x->window, add_held, &r->held);        /* not those that are being released: see $4 */
 	if (!send_prepared(r, ST_CLAIM,
-			   (const struct param[]){ text_param(r->hand), text_param(entities), array_param(&r->held),
+			   (const struct param[]){ text_param(hand), text_param(entities), array_param(&r->held),
 						   array_param(&r->releasing), text_param(number),
 						   text_param(r->crowded ? "true" : "false") },
 			   6, false, err) ||
@@ -329,6 +337,7 @@ static bool advisory_begin(struct reader *r, const struct exchange *x, struct er
 	_cleanup_(mem_freep) char *number = mem_printf("%llu", (unsigned long long)++r->number);
 
 	r->n_steps = r->step = 0;
+	r->has_hand = x->has_hand;
 	r->answer = (struct answer){ .settled = true };
 	collect_done(r, x);
 	if ((x->n_done > 0 || x->n_holds > 0) && !send_settle(r, x, number, err))
@@ -419,8 +428,8 @@ static bool take_claim(struct reader *r, PGresult *res, struct error *err)
 		return error_hint(err, "connect to the server directly, or put the pooler into session mode");
 	}
 	r->backend_pid = pid;
-	free(r->hand);
-	r->hand = PQgetisnull(res, 0, CLAIM_HAND) ? NULL : mem_strdup(PQgetvalue(res, 0, CLAIM_HAND));
+	hand_move(r->env->hand, PQgetisnull(res, 0, CLAIM_HAND) ? NULL : PQgetvalue(res, 0, CLAIM_HAND), r->has_hand);
+	pass_hand(r);
 	r->answer.exhausted = PQgetvalue(res, 0, CLAIM_EXHAUSTED)[0] == 't';
 	r->crowded = atoi(PQgetvalue(res, 0, CLAIM_LOOKED)) > 2 * PQntuples(res) + 10;
 	/* Each partition has a TOAST table of its own: too many to ask. */

@@ -5,10 +5,11 @@ const struct advisory_statement advisory_statements[ST_COUNT] = {
 		/* $1 where the rows were when they were read, $2 their ids, $3 number of the exchange, $4 how many.
 		 *
 		 * By address, because that needs no index and so no luck with the planner, to which an outbox mostly looks empty;
-		 * the id makes sure that the row is still the same one. A row that was moved meanwhile (an UPDATE, VACUUM FULL) is
-		 * not found: then this does not count as settled, and the exchange is repeated by key. */
+		 * the id makes sure that the row is still the same one, and IS TRUE keeps that test from becoming a join. A row
+		 * that was moved meanwhile (an UPDATE, VACUUM FULL) is not found: then this does not count as settled, and the
+		 * exchange is repeated by key. */
 		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY ($1::tid[])"
-		"  AND o.{id} IN (SELECT unnest($2::{ids})) RETURNING 1)"
+		"  AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE RETURNING 1)"
 		" SELECT count(*) = $4::bigint,"
 		"   set_config('postrider.settled', CASE WHEN count(*) = $4::bigint THEN $3::text ELSE '' END, false) FROM gone" },
 
@@ -18,7 +19,7 @@ const struct advisory_statement advisory_statements[ST_COUNT] = {
 		"WITH gone AS (DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("
 		"    SELECT p.ctid FROM unnest($1::text[]::{key_type}[], $2::{ids}) u(e, i)"
 		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))"
-		"  AND o.{id} IN (SELECT unnest($2::{ids})) RETURNING 1)"
+		"  AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE RETURNING 1)"
 		" SELECT true, set_config('postrider.settled', $3::text, false), count(*) FROM gone" },
 
 	[ST_HOLD] = { "postrider_hold", "hold back a failing entity",

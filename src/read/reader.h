@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "pg/table.h"
+#include "read/hand.h"
 #include "relay/batch.h"
 #include "relay/event.h"
 #include "relay/window.h"
@@ -27,6 +28,7 @@ struct reader_env {
 	const struct table *table;
 	const char *purpose;            /* of the connection, as seen in pg_stat_activity */
 	int interrupt_fd;               /* readable: stop waiting for a connection */
+	struct hand *hand;              /* shared by the workers of the outbox; see read/hand.h */
 };
 
 /* A sink that writes inside the settling transaction, or a driver of NULL. */
@@ -57,6 +59,7 @@ struct exchange {
 	struct rider rider;
 	const struct window *window;    /* what this worker holds already and must not claim again */
 	uint32_t want_rows;             /* 0: claim nothing */
+	bool has_hand;                  /* the worker has taken the hand; the reader passes it on when its walk is over */
 	size_t want_bytes;              /* at least one row is claimed, however large */
 };
 

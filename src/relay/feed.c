@@ -170,7 +170,7 @@ static void take_done(struct feed *f)
 		f->done[f->n_done++] = ev;
 }
 
-static void begin(struct feed *f, bool claim, int64_t now)
+static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 {
 	struct exchange x = { .rider = f->rider, .window = f->window };
 	struct error err = { 0 };
@@ -187,6 +187,7 @@ static void begin(struct feed *f, bool claim, int64_t now)
 		size_t budget = (size_t)f->env.reader.outbox->in_flight_bytes;
 
 		x.want_rows = f->claim_rows;
+		x.has_hand = has_hand;
 		x.want_bytes = budget > f->window->bytes ? budget - f->window->bytes : 1;
 		f->seen_rings = bell_rings(f->env.bell);
 	} else if (f->n_done + f->n_holds > 0) {
@@ -427,8 +428,13 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 		/* When there is something to settle, a claim costs no trip of its own. */
 		bool claim = (f->hungry || settle) && !f->draining && has_room(f);
 
+		/* Under a backlog workers claim one after the other; whose turn it is not comes back when it is. */
+		bool in_turn = claim && f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size;
+		bool has_hand = in_turn && hand_take(f->env.reader.hand, f->env.outcomes);
+
+		claim = claim && (has_hand || !in_turn);
 		if (settle || claim || now - f->last_exchange_ms >= f->beat_ms)
-			begin(f, claim, now);
+			begin(f, claim, has_hand, now);
 	}
 	*ret_deadline_ms = f->reader ? rest(f, now) : f->retry_at_ms;
 }

@@ -104,6 +104,7 @@ static bool prepare_outbox(struct outbox *o, const struct config *config, const 
 	o->database = &config->database;
 	o->reader = reader_driver_find(settings->reader);
 	bell_init(&o->bell, settings->poll_interval_ms);
+	hand_init(&o->hand);
 	if (!route_compile(settings, &o->route, err))
 		return false;
 	o->targets = mem_new_array(struct sink_target *, settings->n_sinks);
@@ -283,6 +284,7 @@ static void release(struct supervisor *s)
 			if (o->targets[k])
 				sink_driver_find(o->config->sinks[k].type)->target_close(o->targets[k]);
 		free(o->targets);
+		hand_release(&o->hand);
 		route_free(o->route);
 		table_free(o->table);
 	}

@@ -26,6 +26,7 @@ struct outbox {
 	struct route *route;
 	struct table *table;
 	struct bell bell;
+	struct hand hand;
 	struct sink_target **targets;           /* one per configured sink, in order */
 };
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <poll.h>
 #include <cmocka.h>
 
 #include <stdio.h>
@@ -97,12 +98,17 @@ static void note_lane(void *arg, struct slice entity)
 	strncat(arg, entity.ptr, entity.len);
 }
 
+static struct hand *shared_hand;        /* the scene's */
+
 static bool fake_begin(struct reader *r, const struct exchange *x, struct error *err)
 {
 	assert_true(r->connected);
 	assert_false(r->busy);
 	r->begins++;
 	r->unchecked++;
+	/* Its walk is over before anybody can look. */
+	if (x->has_hand)
+		hand_pass(shared_hand);
 	r->said[0] = r->lanes[0] = '\0';
 	for (uint32_t i = 0; i < x->n_done; i++)
 		add_word("", x->done[i]->id, "");
@@ -202,6 +208,7 @@ static struct reader_driver fake_driver = {
 
 struct scene {
 	struct outbox_config outbox;
+	struct hand hand;
 	struct database_config database;
 	struct route *route;
 	struct bell bell;
@@ -240,13 +247,16 @@ static void prepare(struct scene *s)
 	if (!route_compile(&s->outbox, &s->route, &err))
 		fail_msg("%s", err.message);
 	mailbox_init(&s->box);
+	hand_init(&s->hand);
+	shared_hand = &s->hand;
 	bell_init(&s->bell, WATCHDOG_MS);
 	bell_add_worker(&s->bell, &s->box);
 	bell_set_deaf(&s->bell, false);
 	window_init(&s->window, 1, (const bool[]){ true });
 	feed_init(&s->feed,
 		  &(struct feed_env){ .driver = &fake_driver,
-				      .reader = { .database = &s->database, .outbox = &s->outbox, .interrupt_fd = -1 },
+				      .reader = { .database = &s->database, .outbox = &s->outbox, .interrupt_fd = -1,
+						  .hand = &s->hand },
 				      .route = s->route, .bell = &s->bell, .outcomes = &s->box, .seed = 1 },
 		  &s->window);
 }
@@ -266,6 +276,7 @@ static void scene_close(struct scene *s)
 	feed_release(&s->feed);
 	assert_false(server.connected);
 	window_release(&s->window);
+	hand_release(&s->hand);
 	mailbox_release(&s->box);
 	route_free(s->route);
 }
@@ -350,6 +361,35 @@ static void claims_grow_while_there_is_more_and_begin_anew_when_there_is_not(voi
 	deliver(&s);
 	turn(&s);
 	assert_exchange("a1 b1 c1 d1 e1 +10");
+	scene_close(&s);
+}
+
+static void under_a_backlog_a_worker_waits_for_its_turn_to_claim(void **state _unused_)
+{
+	struct mailbox other;
+	struct pollfd p;
+	struct scene s;
+
+	scene_open(&s);
+	mailbox_init(&other);
+	assert_exchange("+10");
+	assert_true(hand_take(&s.hand, &other));
+	reply(&s, (struct reply){ .rows = "a1" });
+	assert_quiet();
+	p = (struct pollfd){ .fd = s.box.fd, .events = POLLIN };
+	mailbox_take(&s.box);
+	assert_int_equal(poll(&p, 1, 0), 0);
+	hand_pass(&s.hand);
+	assert_int_equal(poll(&p, 1, 0), 1);
+	turn(&s);
+	assert_exchange("+20");
+	/* What is delivered does not wait for a turn. */
+	assert_true(hand_take(&s.hand, &other));
+	deliver(&s);
+	reply(&s, (struct reply){ .rows = "b1" });
+	assert_exchange("a1");
+	hand_pass(&s.hand);
+	mailbox_release(&other);
 	scene_close(&s);
 }
 
@@ -1157,6 +1197,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(claims_grow_while_there_is_more_and_begin_anew_when_there_is_not),
+		cmocka_unit_test(under_a_backlog_a_worker_waits_for_its_turn_to_claim),
 		cmocka_unit_test(an_empty_claim_does_not_make_the_next_one_larger),
 		cmocka_unit_test(plenty_is_told_to_another_worker),
 		cmocka_unit_test(a_worker_that_found_nothing_sleeps_until_the_bell_or_the_watchdog),
