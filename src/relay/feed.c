@@ -12,7 +12,7 @@
 
 enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
 enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20, HOLD_SLACK_MS = 100 };
-enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000 };
+enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000, HAND_PATIENCE_MS = 500 };
 
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
 {
@@ -399,6 +399,8 @@ static int64_t rest(struct feed *f, int64_t now)
 		until = f->last_exchange_ms + f->beat_ms;
 	if (f->retry_at_ms > now)
 		return MIN(until, f->retry_at_ms);
+	if (f->waiting_since_ms != 0)
+		until = MIN(until, f->waiting_since_ms + HAND_PATIENCE_MS);
 	if (is_stalled(f, now))
 		return MIN(until, now + STALLED_LOOK_MS);
 	if (!f->draining && !f->hungry && has_room(f)) {
@@ -413,6 +415,21 @@ static int64_t rest(struct feed *f, int64_t now)
 	return until;
 }
 
+/* Under a backlog workers claim one after the other; whose turn it is not is woken when it is. But nobody waits for long:
+ * the one who has the hand may be stuck with its connection, and the hand is only a hint. */
+static bool wait_for_turn(struct feed *f, int64_t now, bool *ret_has_hand)
+{
+	if (f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size) {
+		*ret_has_hand = hand_take(f->env.reader.hand, f->env.outcomes);
+		if (!*ret_has_hand && f->waiting_since_ms == 0)
+			f->waiting_since_ms = now;
+		if (!*ret_has_hand && now - f->waiting_since_ms < HAND_PATIENCE_MS)
+			return false;
+	}
+	f->waiting_since_ms = 0;
+	return true;
+}
+
 void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 {
 	bell_awake(f->env.bell, f->env.worker);
@@ -424,15 +441,14 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 	}
 	receive(f, now);
 	if (f->reader && !f->busy && now >= f->retry_at_ms) {
-		bool settle = should_settle(f);
+		bool settle = should_settle(f), has_hand = false;
 		/* When there is something to settle, a claim costs no trip of its own. */
 		bool claim = (f->hungry || settle) && !f->draining && has_room(f);
 
-		/* Under a backlog workers claim one after the other; whose turn it is not comes back when it is. */
-		bool in_turn = claim && f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size;
-		bool has_hand = in_turn && hand_take(f->env.reader.hand, f->env.outcomes);
-
-		claim = claim && (has_hand || !in_turn);
+		if (claim)
+			claim = wait_for_turn(f, now, &has_hand);
+		else
+			f->waiting_since_ms = 0;
 		if (settle || claim || now - f->last_exchange_ms >= f->beat_ms)
 			begin(f, claim, has_hand, now);
 	}

@@ -41,6 +41,7 @@ struct feed {
 	bool draining;                          /* claim nothing more */
 	bool hungry;                            /* there may be rows to claim */
 	uint64_t seen_rings;                    /* of the bell, before the last claim */
+	int64_t waiting_since_ms;               /* for the turn to claim; 0: not waiting */
 	uint32_t misses;                        /* claims in a row that found everything taken */
 	uint32_t claim_rows;                    /* what the next claim asks for */
 	uint32_t asked_rows;                    /* what the one under way asked for */

@@ -383,11 +383,22 @@ static void under_a_backlog_a_worker_waits_for_its_turn_to_claim(void **state _u
 	assert_int_equal(poll(&p, 1, 0), 1);
 	turn(&s);
 	assert_exchange("+20");
+	/* Somebody who never passes it on is not waited for for long. */
+	assert_true(hand_take(&s.hand, &other));
+	reply(&s, (struct reply){ .rows = "x1" });
+	assert_quiet();
+	s.now += 499;
+	turn(&s);
+	assert_quiet();
+	s.now += 1;
+	turn(&s);
+	assert_exchange("+40");
+	hand_pass(&s.hand);
 	/* What is delivered does not wait for a turn. */
 	assert_true(hand_take(&s.hand, &other));
 	deliver(&s);
 	reply(&s, (struct reply){ .rows = "b1" });
-	assert_exchange("a1");
+	assert_exchange("a1 x1");
 	hand_pass(&s.hand);
 	mailbox_release(&other);
 	scene_close(&s);
