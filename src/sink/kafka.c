@@ -3,27 +3,20 @@
  * Two producers. The bulk one takes nearly everything. A row that was refused before, or travelled in a batch that was,
  * goes through a second one in batches of one, where a refusal names its row and disturbs nobody else. The window keeps
  * the rest of its entity back meanwhile, so the two never carry rows of one entity at the same time. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/finding.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "sink/kafka_producer.h"
 #include "sink/outcome.h"
 #include "sink/sink.h"
 
-enum { PROBE_MS = 5000, OPEN_AGAIN_MS = 10 * 1000 };
+enum { PROBE_MS = 5000 };
 
 struct sink_target {
 	const struct sink_config *config;
 	struct topic_limits limits;
-	struct producer *bulk;
-	pthread_mutex_t careful_lock;
-	_Atomic(struct producer *) careful;     /* made when it is first needed, under the lock */
-	int64_t careful_at_ms;                  /* not tried again before this; guarded by the lock */
+	struct producer *bulk, *careful;
 };
 
 struct sink {
@@ -36,8 +29,7 @@ static void kafka_target_close(struct sink_target *t)
 	if (!t)
 		return;
 	producer_close(t->bulk);
-	producer_close(atomic_load(&t->careful));
-	pthread_mutex_destroy(&t->careful_lock);
+	producer_close(t->careful);
 	topic_limits_release(&t->limits);
 	free(t);
 }
@@ -47,9 +39,9 @@ static bool kafka_target_open(const struct sink_config *config, struct sink_targ
 	struct sink_target *t = mem_new(struct sink_target);
 
 	t->config = config;
-	pthread_mutex_init(&t->careful_lock, NULL);
 	topic_limits_init(&t->limits);
-	if (!producer_open(config, &t->limits, false, &t->bulk, err)) {
+	if (!producer_open(config, &t->limits, false, &t->bulk, err) ||
+	    !producer_open(config, &t->limits, true, &t->careful, err)) {
 		kafka_target_close(t);
 		return false;
 	}
@@ -88,26 +80,6 @@ static void kafka_close(struct sink *s)
 	free(s);
 }
 
-/* NULL when it cannot be made now: settings were good at the start, but a secret file may be gone. */
-static struct producer *careful_producer(struct sink_target *t)
-{
-	struct producer *p;
-	struct error err;
-
-	pthread_mutex_lock(&t->careful_lock);
-	p = atomic_load(&t->careful);
-	if (!p && clock_ms() >= t->careful_at_ms) {
-		if (producer_open(t->config, &t->limits, true, &p, &err)) {
-			atomic_store(&t->careful, p);
-		} else {
-			log_error("kafka.unusable", F_STR("sink", t->config->name), F_ERROR(&err));
-			t->careful_at_ms = clock_ms() + OPEN_AGAIN_MS;
-		}
-	}
-	pthread_mutex_unlock(&t->careful_lock);
-	return p;
-}
-
 /* The first events that go the same way. */
 static uint32_t run_of(struct event *const events[], uint32_t n)
 {
@@ -124,9 +96,9 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 
 	while (taken < n && !outcomes_unread(&s->outcomes)) {
 		uint32_t run = run_of(events + taken, n - taken);
-		struct producer *p = events[taken]->alone ? careful_producer(s->target) : s->target->bulk;
-		struct error err = { .kind = ERROR_NONE };
-		uint32_t got = p ? producer_submit(p, events + taken, run, &err) : 0;
+		struct producer *p = events[taken]->alone ? s->target->careful : s->target->bulk;
+		struct error err;
+		uint32_t got = producer_submit(p, events + taken, run, &err);
 
 		taken += got;
 		if (err.kind != ERROR_NONE)
@@ -139,11 +111,8 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 
 static void kafka_pump(struct sink *s, int64_t now_ms _unused_)
 {
-	struct producer *careful = atomic_load(&s->target->careful);
-
 	producer_mend(s->target->bulk);
-	if (careful)
-		producer_mend(careful);
+	producer_mend(s->target->careful);
 }
 
 const struct sink_driver sink_kafka = {

@@ -13,7 +13,7 @@
 #include "sink/kafka_conf.h"
 #include "sink/kafka_errors.h"
 
-enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000, MEND_AGAIN_MS = 10 * 1000 };
+enum { REPORT_CHUNK = 512, PURGE_MS = 5000, COMPLAINT_EVERY_MS = 60 * 1000, MAKE_AGAIN_MS = 10 * 1000 };
 
 struct topic {
 	char *name;
@@ -29,13 +29,13 @@ struct producer {
 
 	/* Read-held while producing, write-held while handles come and go. */
 	pthread_rwlock_t lock;
-	rd_kafka_t *rk;                         /* NULL only if it could not be made again: submit takes nothing then */
+	rd_kafka_t *rk;                         /* NULL: to be made when there is something to submit */
+	int64_t make_at_ms;                     /* not before this: the last time it could not be done */
 	struct topic *topics;
 	size_t n_topics;
 	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
 	_Atomic bool failed;                    /* fatal: to be replaced */
-	_Atomic int64_t mend_at_ms;             /* not before this: the last time it could not be done */
 	_Atomic uint32_t outstanding;
 
 	/* What the log has been told. Background thread only, except `unreachable`. */
@@ -197,7 +197,8 @@ bool producer_open(const struct sink_config *sink, struct topic_limits *limits, 
 	p->one_by_one = one_by_one;
 	pthread_rwlock_init(&p->lock, NULL);
 	pthread_mutex_init(&p->reason_lock, NULL);
-	if (!make_handle(p, err)) {
+	/* One shows that the settings are good; the other is seldom needed. */
+	if (!one_by_one && !make_handle(p, err)) {
 		producer_close(p);
 		return false;
 	}
@@ -218,29 +219,35 @@ void producer_close(struct producer *p)
 
 void producer_mend(struct producer *p)
 {
-	struct error err = { 0 };
+	char reason[512] = "";
 
-	if (!atomic_load(&p->failed) || clock_ms() < atomic_load(&p->mend_at_ms))
+	if (!atomic_load(&p->failed))
 		return;
 	pthread_rwlock_wrlock(&p->lock);
 	if (atomic_load(&p->failed)) {
-		char reason[512] = "";
-
-		if (p->rk) {
-			rd_kafka_fatal_error(p->rk, reason, sizeof(reason));
-			log_warn("kafka.replaced", F_STR("sink", p->sink->name), F_STR("reason", reason),
-				 F_STR("meaning", "rows on their way are sent again, in order"));
-		}
+		rd_kafka_fatal_error(p->rk, reason, sizeof(reason));
+		log_warn("kafka.replaced", F_STR("sink", p->sink->name), F_STR("reason", reason),
+			 F_STR("meaning", "rows on their way are sent again, in order"));
 		destroy_handle(p);
 		atomic_store(&p->failed, false);
-		/* Settings were good before; a secret file may be gone now. */
-		if (!make_handle(p, &err)) {
-			log_error("kafka.unusable", F_STR("sink", p->sink->name), F_ERROR(&err));
-			atomic_store(&p->mend_at_ms, clock_ms() + MEND_AGAIN_MS);
-			atomic_store(&p->failed, true);
-		}
 	}
 	pthread_rwlock_unlock(&p->lock);
+}
+
+/* Called and returns with the lock read-held; in between it is write-held. */
+static void make_missing_handle(struct producer *p)
+{
+	struct error err;
+
+	pthread_rwlock_unlock(&p->lock);
+	pthread_rwlock_wrlock(&p->lock);
+	if (!p->rk && clock_ms() >= p->make_at_ms && !make_handle(p, &err)) {
+		/* Settings were good at the start; a secret file may be gone now. */
+		log_error("kafka.unusable", F_STR("sink", p->sink->name), F_ERROR(&err));
+		p->make_at_ms = clock_ms() + MAKE_AGAIN_MS;
+	}
+	pthread_rwlock_unlock(&p->lock);
+	pthread_rwlock_rdlock(&p->lock);
 }
 
 /* --- producing -------------------------------------------------------------------------------------------------- */
@@ -345,6 +352,8 @@ uint32_t producer_submit(struct producer *p, struct event *const events[], uint3
 
 	err->kind = ERROR_NONE;
 	pthread_rwlock_rdlock(&p->lock);
+	if (!p->rk)
+		make_missing_handle(p);
 	while (taken < n && take(p, events[taken], err))
 		taken++;
 	pthread_rwlock_unlock(&p->lock);

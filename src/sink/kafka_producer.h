@@ -17,7 +17,7 @@
 struct producer;
 
 /* Neither connects nor waits. `one_by_one`: see kafka_conf.h; refusals are then final, otherwise the event is marked to
- * travel alone and comes back as lost. */
+ * travel alone and comes back as lost. Such a producer costs nothing until it is given an event. */
 bool producer_open(const struct sink_config *sink, struct topic_limits *limits, bool one_by_one, struct producer **ret,
 		   struct error *err);
 /* Purges what is outstanding; its events come back before this returns. */
@@ -26,7 +26,7 @@ void producer_close(struct producer *p);
 /* Takes the first 0 to n events; their payload is borrowed until the outcome. It stops at one that it refuses for good:
  * then err->kind says so, otherwise that is ERROR_NONE. */
 uint32_t producer_submit(struct producer *p, struct event *const events[], uint32_t n, struct error *err);
-/* Replaces a producer that failed. To be called often; costs nothing when all is well. */
+/* Ends a producer that failed; the next submit makes another. To be called often; costs nothing when all is well. */
 void producer_mend(struct producer *p);
 
 /* For `check`: asks the brokers for `topic`, or just for themselves when it is NULL. */
