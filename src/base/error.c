@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 static const char *const kind_names[ERROR_KIND_COUNT] = {
 #define X(kind, name) [kind] = name,
 	ERROR_KINDS(X)
@@ -25,6 +27,14 @@ static void one_line(char *text)
 	for (char *p = text; *p; p++)
 		if ((unsigned char)*p < ' ')
 			*p = ' ';
+}
+
+struct error *error_copy(const struct error *err)
+{
+	struct error *copy = mem_new(struct error);
+
+	*copy = *err;
+	return copy;
 }
 
 bool error_set(struct error *err, enum error_kind kind, const char *fmt, ...)

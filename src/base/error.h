@@ -38,6 +38,8 @@ bool error_hint(struct error *err, const char *fmt, ...) _printf_(2, 3);
 /* Puts "<prefix>: " before the message. */
 bool error_prefix(struct error *err, const char *fmt, ...) _printf_(2, 3);
 
+struct error *error_copy(const struct error *err);      /* on the heap; the caller frees */
+
 const char *error_kind_name(enum error_kind kind);
 
 #endif

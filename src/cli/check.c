@@ -20,7 +20,6 @@
 struct check {
 	const struct config *config;
 	PGconn *conn;                   /* NULL: the database is away, and only the rest can be checked */
-	bool pooled;
 	bool settings_wrong;
 	struct finding_list findings;
 };
@@ -47,10 +46,8 @@ static void check_database(struct check *c)
 	_cleanup_(mem_freep) char *identity = NULL;
 	struct error err;
 
-	if (!pg_connect(&c->config->database, "check", -1, &c->conn, &err) ||
-	    !pg_is_pooled(c->conn, &c->pooled, &err)) {
+	if (!pg_connect(&c->config->database, "check", -1, &c->conn, &err)) {
 		failed(c, &err);
-		pg_closep(&c->conn);
 		return;
 	}
 	identity = pg_identity(c->conn);
@@ -62,16 +59,14 @@ static void check_database(struct check *c)
 		failed(c, &err);
 }
 
-static void check_pooler(struct check *c, const struct outbox_config *outbox)
+static void check_session(struct check *c, const struct outbox_config *outbox)
 {
-	if (!c->pooled || c->config->database.pooler == DATABASE_POOLER_SESSION ||
-	    !reader_driver_find(outbox->reader)->needs_session)
+	struct error err;
+
+	if (!c->conn || reader_check_session(reader_driver_find(outbox->reader), c->conn, &c->config->database, &err))
 		return;
-	finding_add(&c->findings, FINDING_FAIL,
-		    "connect to PostgreSQL itself; or, where the pooler is in session mode, set database.pooler: "
-		    "session",
-		    "outbox %s: a pooler stands before the database, and the reader %s needs a session of its own",
-		    outbox->name, outbox->reader);
+	error_prefix(&err, "outbox %s", outbox->name);
+	failed(c, &err);
 }
 
 static void check_table(struct check *c, const struct outbox_config *outbox, const struct route *route)
@@ -118,7 +113,7 @@ static void check_outbox(struct check *c, const struct outbox_config *outbox)
 		failed(c, &err);
 		return;
 	}
-	check_pooler(c, outbox);
+	check_session(c, outbox);
 	check_table(c, outbox, route);
 	for (size_t i = 0; i < outbox->n_sinks; i++)
 		check_sink(c, &outbox->sinks[i], route_constant_topic(route));

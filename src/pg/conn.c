@@ -267,7 +267,7 @@ char *pg_identity(PGconn *conn)
 	return mem_printf("%s:%s/%s", PQhost(conn), PQport(conn), PQdb(conn));
 }
 
-bool pg_is_pooled(PGconn *conn, bool *ret, struct error *err)
+static bool is_pooled(PGconn *conn, bool *ret, struct error *err)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
@@ -275,4 +275,19 @@ bool pg_is_pooled(PGconn *conn, bool *ret, struct error *err)
 		return false;
 	*ret = atoi(PQgetvalue(res, 0, 0)) != PQbackendPID(conn);
 	return true;
+}
+
+bool pg_require_session(PGconn *conn, const struct database_config *db, const char *who, struct error *err)
+{
+	bool pooled;
+
+	if (db->pooler == DATABASE_POOLER_SESSION)
+		return true;
+	if (!is_pooled(conn, &pooled, err))
+		return false;
+	if (!pooled)
+		return true;
+	error_set(err, ERROR_CONFIG, "a pooler stands before the database, and %s needs a session of its own", who);
+	return error_hint(err, "connect to PostgreSQL itself; or, where the pooler of the outbox's own database is in session"
+			  " mode, set database.pooler: session");
 }

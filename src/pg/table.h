@@ -59,8 +59,8 @@ void table_free(struct table *t);
 bool table_is_uncast(const struct table_column *c, enum field field);
 void table_freep(struct table **t);
 
-/* The number of the table in postrider.outbox: its number in postrider.outbox, the key of postrider.retry, the payload of its
- * notifications and the end of its bell's name, postrider.bell_<number>. ERROR_CONFIG where `init` has not been. */
+/* The number of the table in postrider.outbox: the key of postrider.retry, the payload of its notifications and the end of
+ * its bell's name, postrider.bell_<number>. ERROR_CONFIG where `init` has not been. */
 bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err);
 
 /* For `check`: privileges on the table and on the schema postrider, types that can be ordered, the indexes that readers

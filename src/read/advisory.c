@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "pg/array.h"
@@ -26,9 +25,12 @@
 #include "read/advisory_sql.h"
 #include "read/reader.h"
 #include "read/sql.h"
+#include "relay/field.h"
 
 enum { PARAMS_MAX = 8 };
 #define PARAM_CEILING ((size_t)256 << 20)
+
+extern const struct reader_driver reader_advisory;
 
 /* What the results of an exchange are, in order. */
 enum step { STEP_SETTLE, STEP_SETTLE_SYNC, STEP_UNLOCK, STEP_CLAIM, STEP_READ, STEP_CLAIM_SYNC };
@@ -38,8 +40,6 @@ struct reader {
 	const struct reader_env *env;
 	char *identity;
 	int backend_pid;
-	char *sql[ST_COUNT];
-
 	uint32_t id_type;               /* of ids as they are read */
 
 	bool has_hand;                  /* we walk, and others of this process wait for it */
@@ -62,24 +62,7 @@ struct reader {
 	struct buf idle;                /* locked entities that had no row for us: unlocked by the next exchange */
 };
 
-
 /* --- opening -------------------------------------------------------------------------------------------------- */
-
-/* Session locks need a session. A pooler that shares server connections between clients would let two workers hold "the
- * same" lock, and nothing would show it. */
-static bool check_session(struct reader *r, struct error *err)
-{
-	bool pooled;
-
-	if (!pg_is_pooled(r->conn, &pooled, err))
-		return false;
-	if (!pooled || r->env->database->pooler == DATABASE_POOLER_SESSION)
-		return true;
-	error_set(err, ERROR_CONFIG, "a connection pooler stands between postrider and the server, and the reader advisory"
-		  " needs a session of its own");
-	return error_hint(err, "connect to the server directly; or, if the pooler is in session mode, set"
-			  " database.pooler: session");
-}
 
 static bool prepare(struct reader *r, struct error *err)
 {
@@ -88,10 +71,9 @@ static bool prepare(struct reader *r, struct error *err)
 	if (!table_number(r->conn, r->env->table, &outbox, err))
 		return false;
 	for (int i = 0; i < ST_COUNT; i++) {
-		_cleanup_(pg_result_clearp) PGresult *res = NULL;
+		_cleanup_(mem_freep) char *sql = sql_for_table(advisory_statements[i].sql, r->env->table, outbox);
+		_cleanup_(pg_result_clearp) PGresult *res = PQprepare(r->conn, advisory_statements[i].name, sql, 0, NULL);
 
-		r->sql[i] = sql_for_table(advisory_statements[i].sql, r->env->table, outbox);
-		res = PQprepare(r->conn, advisory_statements[i].name, r->sql[i], 0, NULL);
 		if (PQresultStatus(res) != PGRES_COMMAND_OK)
 			return pg_error(r->conn, res, advisory_statements[i].doing, err);
 	}
@@ -111,8 +93,6 @@ static void advisory_close(struct reader *r)
 		return;
 	pg_closep(&r->conn);    /* with the session go its locks */
 	PQclear(r->answer.rows);
-	for (int i = 0; i < ST_COUNT; i++)
-		free(r->sql[i]);
 	buf_release(&r->addresses);
 	buf_release(&r->entities);
 	buf_release(&r->ids);
@@ -142,7 +122,8 @@ static bool advisory_open(const struct reader_env *env, struct reader **ret, str
 	buf_init(&r->releasing, PARAM_CEILING);
 	buf_init(&r->idle, PARAM_CEILING);
 	if (!pg_connect(env->database, env->purpose, env->interrupt_fd, &r->conn, err) ||
-	    !pg_apply_reader_settings(r->conn, env->database, err) || !check_session(r, err) || !prepare(r, err)) {
+	    !pg_apply_reader_settings(r->conn, env->database, err) ||
+	    !reader_check_session(&reader_advisory, r->conn, env->database, err) || !prepare(r, err)) {
 		advisory_close(r);
 		return false;
 	}
@@ -175,13 +156,19 @@ static struct param text_param(const char *text)
 	return (struct param){ text, text ? strlen(text) : 0, false };
 }
 
+/* Text in binary form is its bytes, and need not end in a NUL. */
+static struct param slice_param(struct slice s)
+{
+	return (struct param){ s.ptr, s.len, true };
+}
+
 static struct param array_param(const struct buf *array)
 {
 	return (struct param){ array->data, array->len, true };
 }
 
-static bool send_prepared(struct reader *r, enum advisory_statement_number st, const struct param *params, int n, bool binary_result,
-			  struct error *err)
+static bool send_prepared(struct reader *r, enum advisory_statement_number st, const struct param *params, int n,
+			  bool binary_result, struct error *err)
 {
 	const char *values[PARAMS_MAX];
 	int lengths[PARAMS_MAX], formats[PARAMS_MAX];
@@ -213,13 +200,11 @@ static bool send_holds(struct reader *r, const struct exchange *x, const char *n
 {
 	for (uint32_t i = 0; i < x->n_holds; i++) {
 		const struct event *ev = x->holds[i].event;
-		_cleanup_(mem_freep) char *entity = mem_strndup(ev->entity.ptr, ev->entity.len);
-		_cleanup_(mem_freep) char *id = mem_strndup(ev->id.ptr, ev->id.len);
 		_cleanup_(mem_freep) char *attempts = mem_printf("%u", x->holds[i].attempts);
 		_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)x->holds[i].delay_ms);
 		const struct param params[] = {
-			text_param(entity),
-			text_param(id),
+			slice_param(ev->entity),
+			slice_param(ev->id),
 			text_param(attempts),
 			text_param(error_kind_name(ev->failure->kind)),
 			text_param(ev->failure->message),
@@ -234,20 +219,22 @@ static bool send_holds(struct reader *r, const struct exchange *x, const char *n
 	return true;
 }
 
-/* Fills the parameters that come from delivered rows: their ids, entities whose claim ends with them, and entities whose
- * earlier failures are over. */
+/* Fills the parameters that come from delivered rows: their ids and where to find them, entities whose claim ends with
+ * them, and entities whose earlier failures are over. */
 static void collect_done(struct reader *r, const struct exchange *x)
 {
 	array_begin(&r->addresses, TYPE_TID);
 	array_begin(&r->entities, TYPE_TEXT);
-	array_begin(&r->ids, x->n_done > 0 ? r->id_type : TYPE_TEXT);
+	array_begin(&r->ids, r->id_type);
 	array_begin(&r->cleared, TYPE_TEXT);
 	array_begin(&r->releasing, TYPE_TEXT);
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
 
-		array_add(&r->addresses, ev->address);
-		array_add(&r->entities, ev->entity);
+		if (r->settle_by_key)
+			array_add(&r->entities, ev->entity);
+		else
+			array_add(&r->addresses, ev->address);
 		array_add(&r->ids, ev->raw_id);
 		if (!window_ends_lane(ev))
 			continue;
@@ -373,11 +360,6 @@ static int advisory_pollfd(const struct reader *r, short *ret_events)
 	return PQsocket(r->conn);
 }
 
-static struct slice field(const PGresult *res, int row, int column)
-{
-	return (struct slice){ PQgetvalue(res, row, column), (size_t)PQgetlength(res, row, column) };
-}
-
 /* Entities that were locked and have no row in this claim are given back. Each row says which entity it is of, counted
  * from 1 in the order of the claim; results may come in any order. */
 static void find_idle(struct reader *r)
@@ -395,7 +377,7 @@ static void find_idle(struct reader *r)
 	}
 	for (int i = 0; i < PQntuples(r->claimed); i++)
 		if (!PQgetisnull(r->claimed, i, CLAIM_ENTITY) && !served[atoi(PQgetvalue(r->claimed, i, CLAIM_NUMBER)) - 1])
-			array_add(&r->idle, field(r->claimed, i, CLAIM_ENTITY));
+			array_add(&r->idle, field_raw(r->claimed, i, CLAIM_ENTITY));
 	if (n_served > 0)
 		r->rows_per_entity = 0.5 * r->rows_per_entity + 0.5 * (double)n_rows / n_served;
 	/* They may have rows that did not fit into this claim. */
@@ -410,8 +392,8 @@ static void note_retries(struct reader *r)
 		if (PQgetisnull(r->claimed, i, CLAIM_ROW_ID))
 			continue;
 		r->retries[r->answer.n_retries++] = (struct retry){
-			.entity = field(r->claimed, i, CLAIM_ENTITY),
-			.row_id = field(r->claimed, i, CLAIM_ROW_ID),
+			.entity = field_raw(r->claimed, i, CLAIM_ENTITY),
+			.row_id = field_raw(r->claimed, i, CLAIM_ROW_ID),
 			.attempts = (uint32_t)strtoul(PQgetvalue(r->claimed, i, CLAIM_ATTEMPTS), NULL, 10),
 		};
 	}

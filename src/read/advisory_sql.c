@@ -104,15 +104,18 @@ const struct advisory_statement advisory_statements[ST_COUNT] = {
 		/* $1 rows, $2 rows of one entity */
 		"SELECT {fields}, c.n::int, o.postrider_ctid"
 		" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
-		" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
+		" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"
+		"   WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
 		" LIMIT $1::int" },
 
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows",
 		/* the same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much */
 		"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"
-		" FROM (SELECT o.*, c.n AS postrider_n, sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
+		" FROM (SELECT o.*, c.n AS postrider_n,"
+		"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
 		"       FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
-		"       CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
+		"       CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"
+		"         WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
 		"       LIMIT $1::int) o"
 		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint" },
 };

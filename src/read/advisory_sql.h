@@ -1,4 +1,5 @@
-/* The statements of the reader `advisory`, over the names that read/sql.h replaces. advisory.c says what their order means. */
+/* The statements of the reader `advisory`, over the names that read/sql.h replaces. advisory.c says what their order
+ * means. */
 #ifndef POSTRIDER_READ_ADVISORY_SQL_H
 #define POSTRIDER_READ_ADVISORY_SQL_H
 

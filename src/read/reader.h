@@ -101,4 +101,8 @@ extern const struct reader_driver *const reader_drivers[]; /* NULL-ended */
 
 const struct reader_driver *reader_driver_find(const char *name);
 
+/* For readers themselves, and for `check`: pg_require_session where the driver needs one. */
+bool reader_check_session(const struct reader_driver *driver, PGconn *conn, const struct database_config *database,
+			  struct error *err);
+
 #endif

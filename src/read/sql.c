@@ -1,11 +1,9 @@
 #include "read/sql.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/log.h"
 #include "base/mem.h"
 
 #define SQL_CEILING ((size_t)1 << 20)

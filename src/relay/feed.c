@@ -1,7 +1,6 @@
 #include "relay/feed.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -22,8 +21,7 @@ void feed_init(struct feed *f, const struct feed_env *env, struct window *window
 	f->beat_ms = env->reader.database->idle_session_timeout_ms > 0 ?
 			     env->reader.database->idle_session_timeout_ms / 3 :
 			     CLOCK_NEVER;
-	f->seed = env->seed;
-	backoff_init(&f->backoff, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, random_next(&f->seed));
+	backoff_init(&f->backoff, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, random_next(&f->env.seed));
 }
 
 void feed_release(struct feed *f)
@@ -149,7 +147,7 @@ static void take_holds(struct feed *f, int64_t now)
 
 		h->event = ev;
 		h->attempts = ev->attempt + (verdict_of(ev->failure->kind)->counts ? 1 : 0);
-		h->delay_ms = verdict_delay_ms(h->attempts, &f->seed);
+		h->delay_ms = verdict_delay_ms(h->attempts, &f->env.seed);
 		/* The database counts the delay from when it hears of it. */
 		bell_due(f->env.bell, now + h->delay_ms + HOLD_SLACK_MS);
 		if (!f->settle_failing)
@@ -230,8 +228,8 @@ static void give_back_unsettled(struct feed *f)
 	window_return(&f->window->held, held);
 }
 
-/* Not all is settled, and the rows are still ours. Either the rider's side refuses one of them, which
- * settling them singly finds, or the server could not do it now (a lock, a missing right) and will be asked again. */
+/* Not all is settled, and the rows are still ours. Either the rider's side refuses one of them, which settling them singly
+ * finds, or the server could not do it now (a lock, a missing right) and will be asked again. */
 static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 {
 	uint32_t n_done = f->n_done, n_holds = f->n_holds;
@@ -247,8 +245,7 @@ static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 		struct event *refused = f->done[0];
 
 		f->one_by_one -= f->one_by_one > 0;
-		refused->failure = mem_new(struct error);
-		*refused->failure = *why;
+		refused->failure = error_copy(why);
 		window_refused(f->window, refused);
 		return;
 	}
@@ -284,8 +281,7 @@ static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const stru
 	note_attempts(ev, a);
 	if (routed)
 		return true;
-	ev->failure = mem_new(struct error);
-	*ev->failure = err;
+	ev->failure = error_copy(&err);
 	return false;
 }
 

@@ -57,7 +57,6 @@ struct feed {
 	uint32_t one_by_one;                    /* this many rows are settled singly, to find the one that is refused */
 
 	struct limiter refusals;
-	uint64_t seed;
 	uint64_t claimed, settled, claims, empty_claims; /* counts for the summary */
 };
 

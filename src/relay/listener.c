@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -29,6 +30,7 @@ static const int64_t looks_after_arming_ms[] = { 0, 10, 40, 160, 640 };
 struct ear {
 	struct listener_outbox outbox;
 	char number[16];                /* in postrider.outbox: the payload of its notifications */
+	char sequence[32];              /* the flag */
 	bool usable;                    /* registered, trigger there, flag can be set */
 	bool complained;
 	bool armed;
@@ -53,12 +55,10 @@ struct listener {
 
 static bool set_flag(struct listener *l, struct ear *e, bool armed, struct error *err)
 {
-	_cleanup_(mem_freep) char *sequence = mem_printf("postrider.bell_%s", e->number);
-
 	return pg_query(l->conn, "set the wake-up flag",
 			"SELECT setval($1::text::regclass, $2::bigint)"
 			" WHERE pg_sequence_last_value($1::text::regclass) IS DISTINCT FROM $2::bigint",
-			2, (const char *const[]){ sequence, armed ? "1" : "0" }, NULL, err);
+			2, (const char *const[]){ e->sequence, armed ? "1" : "0" }, NULL, err);
 }
 
 static bool arm(struct listener *l, struct ear *e, int64_t now, struct error *err)
@@ -106,8 +106,10 @@ static bool find_outbox(struct listener *l, struct ear *e, struct error *err)
 		complain(e, "no right to set the wake-up flag", "postrider init --role ROLE grants it");
 	else
 		e->usable = true;
-	if (e->usable)
+	if (e->usable) {
 		snprintf(e->number, sizeof(e->number), "%s", PQgetvalue(res, 0, 0));
+		snprintf(e->sequence, sizeof(e->sequence), "postrider.bell_%s", e->number);
+	}
 	return true;
 }
 
@@ -272,16 +274,13 @@ static void leave(struct listener *l)
 {
 	struct error ignored;
 
-	for (size_t i = 0; i < l->n_ears; i++) {
-		_cleanup_(mem_freep) char *sequence = mem_printf("postrider.bell_%s", l->ears[i].number);
-
+	for (size_t i = 0; i < l->n_ears; i++)
 		if (l->ears[i].usable)
 			pg_query(l->conn, "clear the wake-up flag",
 				 "SELECT setval($1::text::regclass, 0) WHERE NOT EXISTS (SELECT FROM pg_stat_activity a"
 				 " WHERE a.application_name = 'postrider listener' AND a.datname = current_database()"
 				 " AND a.pid <> pg_backend_pid())",
-				 1, (const char *const[]){ sequence }, NULL, &ignored);
-	}
+				 1, (const char *const[]){ l->ears[i].sequence }, NULL, &ignored);
 }
 
 static void wait_or_stop(struct listener *l, int64_t ms)

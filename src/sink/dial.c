@@ -34,24 +34,12 @@ struct dial {
 	" ('enable_seqscan', 'off'),"                                   \
 	" ('jit', 'off')) AS s(name, value)"
 
-static bool require_session(PGconn *conn, const struct database_config *database, struct error *err)
-{
-	bool pooled;
-
-	if (!pg_is_pooled(conn, &pooled, err))
-		return false;
-	if (!pooled || database->pooler == DATABASE_POOLER_SESSION)
-		return true;
-	error_set(err, ERROR_CONFIG, "a connection pooler stands before the event store, which needs its own session");
-	return error_hint(err, "connect to the server directly; or, if the pooler is in session mode and the store is in"
-			  " the outbox's own database, set database.pooler: session");
-}
-
 bool dial_connect(const struct database_config *database, int interrupt_fd, PGconn **ret, struct error *err)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 
-	if (!pg_connect(database, "event store", interrupt_fd, &conn, err) || !require_session(conn, database, err) ||
+	if (!pg_connect(database, "event store", interrupt_fd, &conn, err) ||
+	    !pg_require_session(conn, database, "the event store", err) ||
 	    !pg_query(conn, "set up the session", SESSION_SQL, 0, NULL, NULL, err))
 		return false;
 	*ret = TAKE_PTR(conn);

@@ -1,7 +1,5 @@
 #include "sink/outcome.h"
 
-#include "base/mem.h"
-
 /* One push for all of them; the worker sees them in the order of the array. */
 static void post(struct outcomes *o, struct event *const events[], uint32_t n)
 {
@@ -21,10 +19,8 @@ void outcomes_deliver(struct outcomes *o, struct event *const events[], uint32_t
 
 void outcomes_fail(struct outcomes *o, struct event *const events[], uint32_t n, const struct error *why)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		events[i]->failure = mem_new(struct error);
-		*events[i]->failure = *why;
-	}
+	for (uint32_t i = 0; i < n; i++)
+		events[i]->failure = error_copy(why);
 	o->failed = o->failed || n > 0;
 	post(o, events, n);
 }
