@@ -22,7 +22,8 @@ def sizes(quick):
     return (10_000, 200_000, 100_000) if quick else (10_000, 2_000_000, 500_000)
 
 
-def run(lab, rounds, quick, progress):
+def run(lab, plan, progress):
+    rounds, quick = plan.rounds, plan.quick
     few, many, rows = sizes(quick)
     runs = []
     for number in range(rounds):

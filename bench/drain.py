@@ -22,19 +22,19 @@ def start(lab, letter, topic):
     return lab.run_peer(program, topic, *arguments) if program else lab.run_postrider()
 
 
-def drain_once(lab, letter, rows, payload):
-    """One run on fresh rows and a fresh topic. Time counts from the start of the process to the last row deleted."""
+def drain(lab, rows, payload, start):
+    """One run on fresh rows and a fresh topic, by whom `start` starts for it. Time counts from the start of the process to
+    the last row deleted."""
     with lab.topic() as (entity_type, topic):
         lab.fill(entity_type, rows, ENTITIES, payload)
         postgres_before = lab.postgres_cpu_seconds()
-        with start(lab, letter, topic) as participant:
+        with start(topic) as participant:
             ended = lab.wait_until_drained(topic, rows, participant)
             relay_cpu = participant.cpu_seconds()
             postgres_cpu = lab.postgres_cpu_seconds() - postgres_before
             peak = participant.peak_rss_mb()
         seconds = ended - participant.started
         return {
-            "participant": letter,
             "seconds": seconds,
             "rows_per_s": rows / seconds,
             "relay_cpu": relay_cpu * 100_000 / rows,
@@ -44,11 +44,16 @@ def drain_once(lab, letter, rows, payload):
         }
 
 
+def drain_once(lab, letter, rows, payload):
+    return {"participant": letter, **drain(lab, rows, payload, lambda topic: start(lab, letter, topic))}
+
+
 def rotated(letters, by):
     return letters[by % len(letters):] + letters[:by % len(letters)]
 
 
-def run(lab, rounds, quick, progress):
+def run(lab, plan, progress):
+    rounds, quick = plan.rounds, plan.quick
     letters = list(PARTICIPANTS)
     parts = []
     for letter in letters:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -21,17 +22,15 @@ TICKS = os.sysconf("SC_CLK_TCK")
 # Autovacuum would hit some runs and not others; every run begins with a VACUUM instead.
 POSTGRES_SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB", "autovacuum": "off"}
 
-CONFIG = """\
-node: bench
-database:
-  url: {database}
-outboxes:
-  orders:
-    table: public.outbox
-    sinks:
-      - type: kafka
-        brokers: {brokers}
-"""
+# What each reader has in the settings of its outbox. Everything else is the default.
+READERS = {
+    "advisory": {"reader": "advisory"},
+    "lease": {"reader": "lease"},
+    "skip_locked": {"reader": "skip_locked"},
+    "skip_locked-entity": {"reader": "skip_locked", "order": "entity"},
+    "shards": {"reader": "shards"},
+    "dispatcher": {"reader": "dispatcher"},
+}
 
 FILL = """\
 INSERT INTO public.outbox (entity_type, entity_id, event_type, payload)
@@ -52,6 +51,12 @@ WHERE resource_manager = 'Transaction' AND record_type = 'COMMIT' AND xid IN (
       AND block_ref LIKE '%%/' || pg_relation_filenode('public.outbox') || ' %%')"""
 
 
+# What `postrider init` makes for readers that divide the table: an index on an expression, and a note of it.
+DIVISIONS = """\
+SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'public.outbox'::regclass AND indexprs IS NOT NULL"""
+UNDIVIDE = "TRUNCATE postrider.sharding, postrider.shard, postrider.shard_member"
+
+
 class BenchError(RuntimeError):
     """A measurement that makes no sense: a participant failed, or lost or repeated rows."""
 
@@ -59,6 +64,22 @@ class BenchError(RuntimeError):
 def cpu_seconds(pid):
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def write_settings(file, database, sink, node="bench", outbox=None):
+    """A settings file for one node. JSON is YAML."""
+    file.write_text(json.dumps({
+        "node": node,
+        "database": {"url": database},
+        "outboxes": {"orders": {"table": "public.outbox", "sinks": [sink], **(outbox or {})}},
+    }))
+    return file
+
+
+def init(postrider, settings):
+    done = subprocess.run([postrider, "init", "-c", settings], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise BenchError(f"postrider init ended with status {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 class Participant:
@@ -105,6 +126,33 @@ class Participant:
         raise BenchError("/proc has no VmHWM")
 
 
+class Team:
+    """Several relays that share the work, as one participant. Leaving the block ends them all."""
+
+    def __init__(self, members):
+        self.members = members
+        self.name = members[0].name
+        self.started = members[0].started
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        with contextlib.ExitStack() as stack:
+            for member in self.members:
+                stack.push(member)
+
+    def check(self):
+        for member in self.members:
+            member.check()
+
+    def cpu_seconds(self):
+        return sum(member.cpu_seconds() for member in self.members)
+
+    def peak_rss_mb(self):
+        return sum(member.peak_rss_mb() for member in self.members)
+
+
 class Lab(contextlib.ExitStack):
     """Servers and table; use as a context manager. `observer` is our own connection to the database."""
 
@@ -132,11 +180,12 @@ class Lab(contextlib.ExitStack):
         self.observer.execute("SET timezone = 'UTC'")
         self.observer.execute("CREATE EXTENSION pg_walinspect")
         self.admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 0})
-        self.config = self.folder / "postrider.yaml"
-        self.config.write_text(CONFIG.format(database=self.database, brokers=self.kafka.bootstrap))
-        done = subprocess.run([self.postrider, "init", "-c", self.config], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise BenchError(f"postrider init ended with status {done.returncode}\n{done.stdout}{done.stderr}")
+        self.config = self.settings("bench")
+        init(self.postrider, self.config)
+
+    def settings(self, node, outbox=None):
+        sink = {"type": "kafka", "brokers": self.kafka.bootstrap}
+        return write_settings(self.folder / f"{node}.yaml", self.database, sink, node, outbox)
 
     # ---- Table and topic
 
@@ -172,8 +221,23 @@ class Lab(contextlib.ExitStack):
 
     # ---- Participants
 
-    def run_postrider(self):
-        return Participant("postrider", [self.postrider, "run", "-c", self.config], self.folder / "postrider.log")
+    def run_postrider(self, settings=None, name="postrider"):
+        settings = settings or self.config
+        return Participant(name, [self.postrider, "run", "-c", settings], settings.with_suffix(".log"))
+
+    @contextlib.contextmanager
+    def reader(self, name, nodes=1):
+        """The table as this reader needs it. Gives a function that starts so many nodes. Afterwards it is as it was, so that
+        nobody else pays for an index that only this one uses."""
+        files = [self.settings(f"bench-{number}", READERS[name]) for number in range(nodes)]
+        self.empty()
+        init(self.postrider, files[0])
+        try:
+            yield lambda: Team([self.run_postrider(file, f"postrider with {name}") for file in files])
+        finally:
+            for index, in self.observer.execute(DIVISIONS).fetchall():
+                self.observer.execute(f"DROP INDEX {index}")
+            self.observer.execute(UNDIVIDE)
 
     def run_peer(self, program, topic, *arguments):
         command = [self.peers / program, "--database", self.database, "--brokers", self.kafka.bootstrap, "--topic", topic]

@@ -28,7 +28,8 @@ PARTICIPANTS = {
 }
 
 
-def run(lab, rounds, quick, progress):
+def run(lab, plan, progress):
+    rounds, quick = plan.rounds, plan.quick
     seconds = 4 if quick else 15
     letters = list(PARTICIPANTS)
     runs = []

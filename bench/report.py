@@ -1,8 +1,9 @@
 """The results as a table for people, with the project's targets beside them."""
 
-from . import drain, latency
+from . import claims, drain, latency, readers
+from .lab import READERS
 
-# Where a figure stands in the results, what it must not fall below or exceed. A missing scene has no targets.
+# Where a figure stands in the results, what it must not fall below or exceed. What was not measured has no targets.
 TARGETS = [
     ("speed, 200 bytes: postrider / bare pipeline", ("drain", 0, "ratios", "a/c"), ">=", 0.85),
     ("speed, 200 bytes: postrider / plain loop", ("drain", 0, "ratios", "a/b"), ">=", 1.0),
@@ -13,18 +14,33 @@ TARGETS = [
     ("latency p50: postrider / plain loop", ("latency", "ratios", "a/b p50"), "<=", 2),
     ("latency p99: postrider / plain loop", ("latency", "ratios", "a/b p99"), "<=", 3),
     ("cost of a row: many waiting / few waiting", ("backlog", "ratio"), "<=", 1.15),
+    *((f"speed: {reader} / bare pipeline", ("readers", "ratios", reader), ">=", wanted)
+      for reader, wanted in readers.WANTED.items()),
+    *((f"speed: {reader}, 8 workers on 2 nodes / 4 on 1", ("readers", "two_nodes", "ratios", reader), ">=",
+       readers.WANTED_OF_TWO) for reader in READERS),
+    *((f"cost of a claim: {reader}, many waiting / few waiting", ("claims", "ratios", reader), "<=", claims.WANTED_RATIO)
+      for reader in READERS),
+    *((f"a claim behind {claims.LOCKED} locked entities: {reader}, ms", ("claims", "found_ms", reader, "in_front"), "<=",
+       claims.WANTED_MS) for reader in READERS),
 ]
+
+
+def find(results, path):
+    """The figure, or None where it was not measured."""
+    for step in path:
+        results = results.get(step) if isinstance(results, dict) else results[step]
+        if results is None:
+            return None
+    return results
 
 
 def judge(results):
     """The targets that these results have something to say about."""
     judged = []
     for name, path, relation, target in TARGETS:
-        if path[0] not in results:
+        value = find(results, path)
+        if value is None:
             continue
-        value = results
-        for step in path:
-            value = value[step]
         met = value["median"] >= target if relation == ">=" else value["median"] <= target
         judged.append({"target": name, "relation": relation, "wanted": target, "value": value, "met": met})
     return judged
@@ -84,6 +100,37 @@ def show_backlog(results):
     yield ""
 
 
+def show_readers(results):
+    yield (f"Draining {results['rows']:,} rows of {results['payload_bytes']} bytes, {results['entities']:,} entities, "
+           "with each reader; CPU seconds are for 100,000 rows")
+    heading = ("", "rows/s", "/ bare pipeline", "relay CPU s", "PostgreSQL CPU s", "peak RSS MB", "first message ms")
+    yield from table(heading, [
+        (readers.title(name), spread(of["rows_per_s"]), spread(results["ratios"][name]) if name in results["ratios"] else "",
+         *(spread(of[figure]) for figure in readers.FIGURES[1:]))
+        for name, of in results["summary"].items()])
+    yield ""
+    yield "The same on one node and on two"
+    heading = ("", *(f"rows/s, {nodes * readers.WORKERS} workers on {nodes}" for nodes in readers.NODES), "ratio")
+    two = results["two_nodes"]
+    yield from table(heading, [
+        (name, *(spread(of[nodes]) for nodes in readers.NODES), spread(two["ratios"][name]))
+        for name, of in two["summary"].items()])
+    yield ""
+
+
+def show_claims(results):
+    waiting = results["waiting"]
+    yield (f"What a claim of {results['rows']} rows costs the server, ms; and a claim of {results['rows_to_find']} out of "
+           f"{waiting['many']:,} while others hold {results['locked']} entities")
+    heading = ("", *(f"{rows:,} waiting" for rows in waiting.values()), "ratio", "begins in front of them",
+               "begins elsewhere")
+    yield from table(heading, [
+        (name, *(spread(of[side]) for side in waiting), spread(results["ratios"][name]),
+         *(spread(found) if found else "–" for found in results["found_ms"][name].values()))
+        for name, of in results["summary"].items()])
+    yield ""
+
+
 def show_targets(judged):
     yield "Targets"
     sign = {">=": "≥", "<=": "≤"}
@@ -92,7 +139,8 @@ def show_targets(judged):
         for row in judged])
 
 
-SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog}
+SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog, "readers": show_readers,
+          "claims": show_claims}
 
 
 def show(results):

@@ -5,6 +5,7 @@
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -17,16 +18,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 
-from bench import backlog, drain, latency, report  # noqa: E402
-from bench.lab import BenchError, Lab  # noqa: E402
+from bench import backlog, claims, drain, latency, readers, report  # noqa: E402
+from bench.lab import READERS, BenchError, Lab  # noqa: E402
 from tests.servers import ServerError, ServerMissing, exit_on_signals  # noqa: E402
 
-SCENES = {"drain": drain, "latency": latency, "backlog": backlog}
+SCENES = {"drain": drain, "latency": latency, "backlog": backlog, "readers": readers, "claims": claims}
+UNASKED = ("drain", "latency", "backlog")
+
+
+@dataclasses.dataclass
+class Plan:
+    """What a scene is told about its measurement."""
+
+    rounds: int
+    quick: bool
+    readers: list[str] | None           # only these; None: all
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("--scene", choices=SCENES, action="append", help="only this one; may be given again (default: all)")
+    parser.add_argument("--scene", choices=SCENES, action="append",
+                        help=f"only this one; may be given again (default: {', '.join(UNASKED)})")
+    parser.add_argument("--reader", choices=READERS, action="append",
+                        help="in the scenes readers and claims only this one; may be given again (default: all)")
     parser.add_argument("--rounds", type=positive, help="how often each measurement is made (default: 3, with --quick 1)")
     parser.add_argument("--quick", action="store_true", help="fewer rows, less than a minute in all, less to rely on")
     parser.add_argument("--json", type=Path, metavar="FILE",
@@ -77,16 +91,16 @@ def build_peers(folder):
 
 
 def measure(options, postrider, progress):
-    rounds = options.rounds or (1 if options.quick else 3)
+    plan = Plan(options.rounds or (1 if options.quick else 3), options.quick, options.reader)
     results = {"machine": machine(), "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-               "quick": options.quick, "rounds": rounds}
+               "quick": plan.quick, "rounds": plan.rounds}
     progress("building what postrider is compared with")
     peers = build_peers(postrider.parent)
     progress("starting PostgreSQL and Kafka")
     with Lab(postrider, peers) as lab:
         for name, scene in SCENES.items():
-            if not options.scene or name in options.scene:
-                results[name] = scene.run(lab, rounds, options.quick, progress)
+            if name in (options.scene or UNASKED):
+                results[name] = scene.run(lab, plan, progress)
         progress("stopping PostgreSQL and Kafka")
     results["targets"] = report.judge(results)
     return results

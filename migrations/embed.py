@@ -13,6 +13,15 @@ def c_string(text):
     return "\n".join(f'\t\t"{line}\\n"' for line in lines)
 
 
+def serves(number, path, text):
+    """The oldest program that can work on this version: `-- serves: N` in the first line, or only its own."""
+    match = re.match(r"-- serves: (\d+)\n", text)
+    oldest = int(match[1]) if match else number
+    if not 1 <= oldest <= number:
+        sys.exit(f"{path}: a migration serves programs that know version 1 to {number}, not {oldest}")
+    return oldest
+
+
 def row(number, path):
     match = re.fullmatch(r"(\d{4})_([a-z0-9_]+)\.sql", path.name)
     if not match or int(match[1]) != number:
@@ -21,7 +30,7 @@ def row(number, path):
     if TAG in text:
         sys.exit(f"{path}: {TAG} cannot stand inside a migration")
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    return f'\t{{ {number}, "{match[2]}", "{checksum}",\n{c_string(text)} }},\n'
+    return f'\t{{ {number}, "{match[2]}", "{checksum}", {serves(number, path, text)},\n{c_string(text)} }},\n'
 
 
 def main():

@@ -41,6 +41,21 @@ static void check_settings(struct check *c)
 		    c->config->file ? c->config->file : "no file, defaults and environment");
 }
 
+static void check_schema(struct check *c)
+{
+	struct error err;
+	int version;
+
+	if (!migrate_version_served(c->conn, &version, &err))
+		failed(c, &err);
+	else if (version > (int)n_migrations)
+		finding_add(&c->findings, FINDING_OK, NULL,
+			    "schema postrider: version %d, which still serves this program; it knows up to %zu", version,
+			    n_migrations);
+	else
+		finding_add(&c->findings, FINDING_OK, NULL, "schema postrider: version %d", version);
+}
+
 static void check_database(struct check *c)
 {
 	_cleanup_(mem_freep) char *identity = NULL;
@@ -53,10 +68,7 @@ static void check_database(struct check *c)
 	identity = pg_identity(c->conn);
 	finding_add(&c->findings, FINDING_OK, NULL, "database %s: PostgreSQL %s, as %s", identity,
 		    PQparameterStatus(c->conn, "server_version"), PQuser(c->conn));
-	if (migrate_version_check(c->conn, &err))
-		finding_add(&c->findings, FINDING_OK, NULL, "schema postrider: version %zu", n_migrations);
-	else
-		failed(c, &err);
+	check_schema(c);
 }
 
 static void check_session(struct check *c, const struct outbox_config *outbox)
@@ -69,6 +81,15 @@ static void check_session(struct check *c, const struct outbox_config *outbox)
 	failed(c, &err);
 }
 
+static void check_for_reader(struct check *c, const struct outbox_config *outbox, const struct table *table)
+{
+	const struct reader_driver *reader = reader_driver_find(outbox->reader);
+
+	table_check(c->conn, outbox, table, &c->findings);
+	if (reader->check)
+		reader->check(c->conn, outbox, table, &c->findings);
+}
+
 static void check_table(struct check *c, const struct outbox_config *outbox, const struct route *route)
 {
 	_cleanup_(table_freep) struct table *table = NULL;
@@ -79,7 +100,7 @@ static void check_table(struct check *c, const struct outbox_config *outbox, con
 	if (!c->conn)
 		return;
 	if (table_open(c->conn, outbox, extra, n_extra, &table, &err) && route_check_table(route, table, &err))
-		table_check(c->conn, outbox, table, &c->findings);
+		check_for_reader(c, outbox, table);
 	else
 		failed(c, &err);
 }

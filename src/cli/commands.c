@@ -9,6 +9,10 @@ const struct command *const commands[] = {
 	&command_init,
 	&command_check,
 	&command_run,
+	&command_status,
+#ifdef HAVE_KAFKA
+	&command_verify,
+#endif
 	&command_help,
 	&command_version,
 	NULL,

@@ -36,6 +36,8 @@ struct command {
 extern const struct command command_init;
 extern const struct command command_run;
 extern const struct command command_check;
+extern const struct command command_status;
+extern const struct command command_verify;      /* where Kafka is compiled in */
 extern const struct command command_help;
 extern const struct command command_version;
 

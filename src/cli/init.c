@@ -6,7 +6,9 @@
 #include "cli/options.h"
 #include "config/load.h"
 #include "pg/conn.h"
+#include "pg/exec.h"
 #include "pg/install.h"
+#include "read/reader.h"
 
 static size_t lines_printed;
 
@@ -30,19 +32,35 @@ static bool wants_recommended_table(const struct outbox_config *outbox)
 	return true;
 }
 
+static char *reader_sql(const struct outbox_config *outbox)
+{
+	const struct reader_driver *reader = reader_driver_find(outbox->reader);
+	_cleanup_(mem_freep) char *quoted = NULL, *literal = NULL;
+	struct error reported_later;
+
+	if (!reader->install_sql || !pg_quote_qualified(NULL, outbox->table, &quoted, &reported_later))
+		return NULL;
+	literal = install_literal(quoted);
+	return reader->install_sql(outbox, literal);
+}
+
 static struct install_outbox *choose_outboxes(const struct config *config, const char *existing, size_t *ret_count)
 {
 	struct install_outbox *chosen = mem_new_array(struct install_outbox, config->n_outboxes + 1);
 
 	if (existing) {
-		chosen[0] = (struct install_outbox){ existing, false };
+		chosen[0] = (struct install_outbox){ .table = existing };
 		*ret_count = 1;
 		return chosen;
 	}
 	for (size_t i = 0; i < config->n_outboxes; i++) {
 		const struct outbox_config *outbox = &config->outboxes[i];
 
-		chosen[i] = (struct install_outbox){ outbox->table, wants_recommended_table(outbox) };
+		chosen[i] = (struct install_outbox){
+			.table = outbox->table,
+			.create = wants_recommended_table(outbox),
+			.reader_sql = reader_sql(outbox),
+		};
 	}
 	*ret_count = config->n_outboxes;
 	return chosen;
@@ -72,6 +90,8 @@ static int run(const struct cli *cli)
 	outboxes = choose_outboxes(config, cli_value(cli, "existing"), &plan.n_outboxes);
 	plan.outboxes = outboxes;
 	done = cli_value(cli, "print-sql") ? install_print(&plan, stdout, &err) : install(config, &plan, &err);
+	for (size_t i = 0; i < plan.n_outboxes; i++)
+		free(outboxes[i].reader_sql);
 	if (done)
 		return CLI_OK;
 	cli_print_error(&err);

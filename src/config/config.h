@@ -24,6 +24,10 @@ struct config_map {
 enum database_tls { DATABASE_TLS_AUTO, DATABASE_TLS_OFF };
 enum database_pooler { DATABASE_POOLER_NONE, DATABASE_POOLER_SESSION };
 enum wakeup_mode { WAKEUP_ARMED, WAKEUP_ALWAYS, WAKEUP_OFF };
+enum settle_mode { SETTLE_BATCHES, SETTLE_EACH_ROW };
+enum order_mode { ORDER_AUTO, ORDER_ENTITY, ORDER_NONE };
+enum shard_key { SHARD_KEY_ENTITY, SHARD_KEY_ID };
+enum shard_assignment { ASSIGN_DYNAMIC, ASSIGN_RENDEZVOUS, ASSIGN_STATIC };
 enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
 enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
 enum kafka_tls { KAFKA_TLS_AUTO, KAFKA_TLS_ON, KAFKA_TLS_OFF };
@@ -104,6 +108,13 @@ struct sink_config {
 	const struct database_config *outbox_database;
 };
 
+struct shards_config {
+	int64_t count;
+	enum shard_key key;
+	enum shard_assignment assignment;
+	char *own;                      /* "0-3,8": those of this node, where assignment is static */
+};
+
 struct outbox_config {
 	char *name;
 	char *where;
@@ -113,6 +124,10 @@ struct outbox_config {
 	int64_t workers;
 	int64_t batch_size;
 	int64_t batch_max;
+	enum settle_mode settle;
+	enum order_mode order;
+	int64_t lease_ms;               /* 0: the reader's own default */
+	struct shards_config shards;
 	int64_t entity_max_rows;
 	int64_t in_flight_bytes;        /* per worker */
 	int64_t poll_interval_ms;
@@ -127,6 +142,7 @@ struct outbox_config {
 struct config {
 	char *file;                     /* NULL when no file was read */
 	char *node;
+	int64_t heartbeat_ms;
 	int64_t stop_timeout_ms;
 	struct log_config log;
 	struct database_config database;

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "config/errors.h"
 #include "config/place.h"
+#include "config/shard_list.h"
 #include "config/value.h"
 
 enum { NAME_MAX_BYTES = 40 };
@@ -156,6 +157,33 @@ static void check_batch(struct loader *l, const struct place *p, struct outbox_c
 				  (long long)o->batch_size);
 }
 
+static void check_shards(struct loader *l, const struct place *p, const struct outbox_config *o)
+{
+	const struct shards_config *s = &o->shards;
+
+	if ((s->count & (s->count - 1)) != 0)
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "shards.count"),
+				  "`shards.count` is %lld, which is not a power of two", (long long)s->count);
+	if (s->assignment == ASSIGN_STATIC && s->own[0] == '\0')
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "shards.assignment"),
+				  "with static assignment, `shards.own` must say which shards are this node's: `0-7`, say");
+	if (s->assignment != ASSIGN_STATIC && s->own[0] != '\0')
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "shards.own"),
+				  "`shards.own` means nothing unless `shards.assignment` is static");
+	if (s->own[0] != '\0' && !shard_list_parse(s->own, (uint32_t)s->count, NULL))
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "shards.own"),
+				  "`shards.own` is a list of numbers and ranges from 0 to %lld, such as `0-3,5`",
+				  (long long)s->count - 1);
+}
+
+/* Settings of other readers may stand there too: so one setting is enough to change the reader. */
+static void check_order(struct loader *l, const struct place *p, const struct outbox_config *o)
+{
+	if (o->order == ORDER_NONE && strcmp(o->reader, "skip_locked") != 0)
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "order"),
+				  "the reader %s always keeps the order of an entity; only skip_locked can do without", o->reader);
+}
+
 static void check_outbox(struct loader *l, struct outbox_config *o)
 {
 	const struct place *p = place_of(l, o);
@@ -170,6 +198,8 @@ static void check_outbox(struct loader *l, struct outbox_config *o)
 	}
 	check_batch(l, p, o);
 	check_driver(l, l->req->readers, "reader", o->reader, blame(p, "reader", o->where));
+	check_shards(l, p, o);
+	check_order(l, p, o);
 	check_has_sinks(l, p, o);
 	for (size_t i = 0; i < o->n_sinks; i++)
 		check_sink(l, place_of(l, &o->sinks[i]), &o->sinks[i]);

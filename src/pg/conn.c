@@ -267,10 +267,13 @@ char *pg_identity(PGconn *conn)
 	return mem_printf("%s:%s/%s", PQhost(conn), PQport(conn), PQdb(conn));
 }
 
-static bool is_pooled(PGconn *conn, bool *ret, struct error *err)
+bool pg_is_pooled(PGconn *conn, const struct database_config *db, bool *ret, struct error *err)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
+	*ret = false;
+	if (db->pooler == DATABASE_POOLER_SESSION)
+		return true;
 	if (!pg_query(conn, "ask for the backend's pid", "SELECT pg_catalog.pg_backend_pid()", 0, NULL, &res, err))
 		return false;
 	*ret = atoi(PQgetvalue(res, 0, 0)) != PQbackendPID(conn);
@@ -281,9 +284,7 @@ bool pg_require_session(PGconn *conn, const struct database_config *db, const ch
 {
 	bool pooled;
 
-	if (db->pooler == DATABASE_POOLER_SESSION)
-		return true;
-	if (!is_pooled(conn, &pooled, err))
+	if (!pg_is_pooled(conn, db, &pooled, err))
 		return false;
 	if (!pooled)
 		return true;

@@ -23,6 +23,10 @@ bool pg_apply_reader_settings(PGconn *conn, const struct database_config *db, st
 /* Host, port and database without user or secret: equal for two connections to the same database, and fit for a log. */
 char *pg_identity(PGconn *conn);
 
+/* True when something between us and the server (PgBouncer) answers for it and may share server connections among its
+ * clients: the user did not say that it gives each client a session. */
+bool pg_is_pooled(PGconn *conn, const struct database_config *db, bool *ret, struct error *err);
+
 /* For what relies on state of its session (`who`, as in "<who> needs a session of its own"): ERROR_CONFIG when something
  * between us and the server (PgBouncer) answers for it, unless the user says that it gives each client a session. One that
  * shares server connections would let two workers hold "the same" lock, and nothing would show it. */

@@ -55,7 +55,7 @@ static void outbox_sql_release(struct outbox_sql *s)
 }
 
 /* With standard_conforming_strings, which is on in every session of ours and in the script, only quotes need care. */
-static char *quote_literal(const char *text)
+char *install_literal(const char *text)
 {
 	_cleanup_(buf_release) struct buf quoted = { 0 };
 
@@ -88,14 +88,14 @@ static bool make_sql(const struct install_outbox *outbox, const char *role, stru
 	if (!pg_split_qualified(outbox->table, &ret->schema, &ret->name, err) ||
 	    !pg_quote_qualified(NULL, outbox->table, &quoted, err))
 		return false;
-	literal = quote_literal(quoted);
+	literal = install_literal(quoted);
 	index = index_name(ret->name);
 	quoted_index = pg_quote_name(NULL, index);
 	ret->create = mem_printf(CREATE_OUTBOX, quoted, quoted_index);
 	ret->attach = mem_printf("SELECT postrider.attach(%s::pg_catalog.regclass)", literal);
 	if (!role)
 		return true;
-	role_literal = quote_literal(role);
+	role_literal = install_literal(role);
 	ret->grant = mem_printf("SELECT postrider.grant_relay(%s::pg_catalog.regclass, %s)", literal, role_literal);
 	return true;
 }
@@ -107,11 +107,10 @@ static bool run_migrations(PGconn *conn, void (*done)(const char *line), struct 
 
 	if (!migrate_version(conn, &version, err))
 		return false;
-	if (version == 0) {
-		if (!pg_script(conn, "create the schema postrider", bootstrap, err))
-			return false;
+	if (version < (int)n_migrations && !pg_script(conn, "create the schema postrider", bootstrap, err))
+		return false;
+	if (version == 0)
 		done("created the schema postrider");
-	}
 	for (size_t i = (size_t)version; i < n_migrations; i++) {
 		_cleanup_(mem_freep) char *sql = migrate_sql(&migrations[i]);
 		_cleanup_(mem_freep) char *line = mem_printf("applied migration %04d_%s", migrations[i].version,
@@ -173,6 +172,8 @@ static bool run_outbox(PGconn *conn, const struct install_outbox *outbox, const 
 		return false;
 	if (!run_lines(conn, "attach the table", sql.attach, done, err))
 		return error_prefix(err, "%s", outbox->table);
+	if (outbox->reader_sql && !run_lines(conn, "prepare the table for its reader", outbox->reader_sql, done, err))
+		return error_prefix(err, "%s", outbox->table);
 	return !sql.grant || run_lines(conn, "grant privileges", sql.grant, done, err);
 }
 
@@ -220,6 +221,8 @@ bool install_print(const struct install_plan *plan, FILE *out, struct error *err
 		if (plan->outboxes[i].create)
 			print_statement(out, sql.create);
 		print_statement(out, sql.attach);
+		if (plan->outboxes[i].reader_sql)
+			print_statement(out, plan->outboxes[i].reader_sql);
 		if (sql.grant)
 			print_statement(out, sql.grant);
 	}

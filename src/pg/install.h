@@ -12,6 +12,7 @@
 
 struct install_outbox {
 	const char *table;              /* schema.table */
+	char *reader_sql;               /* what its reader wants besides; returns lines; NULL: nothing */
 	bool create;                    /* make the recommended table where there is none; otherwise it must exist */
 };
 
@@ -20,6 +21,9 @@ struct install_plan {
 	size_t n_outboxes;
 	const char *role;               /* gets what a relay needs; NULL: nobody */
 };
+
+/* A text as a literal of SQL. The caller frees. */
+char *install_literal(const char *text);
 
 /* Does what is missing and calls `done` with one line for each thing. Every statement is a transaction of its own;
  * after a failure the same call goes on where it stopped. */

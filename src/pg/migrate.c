@@ -24,6 +24,11 @@ static const char bootstrap[] =
 	"\t\t\tapplied_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()\n"
 	"\t\t);\n"
 	"\tEND IF;\n"
+	/* Schemas of version 2 and older have no such column. */
+	"\tIF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = 'postrider.migration'::pg_catalog.regclass\n"
+	"\t\tAND attname = 'serves') THEN\n"
+	"\t\tALTER TABLE postrider.migration ADD COLUMN serves integer;\n"
+	"\tEND IF;\n"
 	"END\n"
 	"$postrider$";
 
@@ -45,54 +50,108 @@ char *migrate_sql(const struct migration *m)
 			  "\tEXECUTE $migration$\n"
 			  "%s"
 			  "$migration$;\n"
-			  "\tINSERT INTO postrider.migration (version, name, checksum) VALUES\n"
-			  "\t\t(%d, '%s', '%s');\n"
+			  "\tINSERT INTO postrider.migration (version, name, checksum, serves) VALUES\n"
+			  "\t\t(%d, '%s', '%s', %d);\n"
 			  "END\n"
 			  "$postrider$",
-			  m->version, m->sql, m->version, m->name, m->checksum);
+			  m->version, m->sql, m->version, m->name, m->checksum, m->serves);
 }
 
-static bool compare(int version, const char *checksum, struct error *err)
+static bool is_installed(PGconn *conn, const char *doing, bool *ret, struct error *err)
 {
-	if ((size_t)version > n_migrations) {
-		error_set(err, ERROR_CONFIG, "the schema postrider has version %d, and this program knows up to %zu",
-			  version, n_migrations);
-		return error_hint(err, "install the postrider that made it, or a newer one");
-	}
-	if (version < 1 || strcmp(migrations[version - 1].checksum, checksum) != 0) {
-		error_set(err, ERROR_CONFIG,
-			  "version %d of the schema postrider is not the one that this program knows", version);
-		return error_hint(err, "it was made by a development version or changed by hand: compare "
-				       "postrider.migration with `postrider init --print-sql`");
-	}
-	return true;
-}
-
-bool migrate_version(PGconn *conn, int *ret, struct error *err)
-{
-	static const char doing[] = "read the version of the schema postrider";
-	_cleanup_(pg_result_clearp) PGresult *exists = NULL, *applied = NULL;
-	int version = 0;
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
 	/* The catalogue answers without a privilege on the schema, so that "not installed" and "not allowed" differ. */
 	if (!pg_query(conn, doing,
 		      "SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace"
 		      " WHERE n.nspname = 'postrider' AND c.relname = 'migration'",
-		      0, NULL, &exists, err))
+		      0, NULL, &res, err))
 		return false;
-	if (PQntuples(exists) == 0) {
-		*ret = 0;
+	*ret = PQntuples(res) > 0;
+	return true;
+}
+
+static bool compare(int version, const char *checksum, struct error *err)
+{
+	if (version >= 1 && strcmp(migrations[version - 1].checksum, checksum) == 0)
 		return true;
-	}
-	if (!pg_query(conn, doing, "SELECT version, checksum FROM postrider.migration ORDER BY version", 0, NULL,
-		      &applied, err))
+	error_set(err, ERROR_CONFIG, "version %d of the schema postrider is not the one that this program knows", version);
+	return error_hint(err, "it was made by a development version or changed by hand: compare "
+			       "postrider.migration with `postrider init --print-sql`");
+}
+
+/* What the database has: its version, and the oldest program that it still serves, as the newest version that this
+ * program knows. Both 0 where there is no schema. Migrations that we know must be ours. */
+static bool read_schema(PGconn *conn, int *ret_version, int *ret_serves, struct error *err)
+{
+	static const char doing[] = "read the version of the schema postrider";
+	_cleanup_(pg_result_clearp) PGresult *applied = NULL;
+	bool installed;
+
+	*ret_version = *ret_serves = 0;
+	if (!is_installed(conn, doing, &installed, err))
+		return false;
+	if (!installed)
+		return true;
+	/* By way of JSON, because an old schema does not have the column. */
+	if (!pg_query(conn, doing,
+		      "SELECT m.version, m.checksum, COALESCE((to_jsonb(m) ->> 'serves')::integer, m.version)"
+		      " FROM postrider.migration m ORDER BY m.version",
+		      0, NULL, &applied, err))
 		return false;
 	for (int i = 0; i < PQntuples(applied); i++) {
-		version = atoi(PQgetvalue(applied, i, 0));
-		if (!compare(version, PQgetvalue(applied, i, 1), err))
+		int serves = atoi(PQgetvalue(applied, i, 2));
+
+		*ret_version = atoi(PQgetvalue(applied, i, 0));
+		if (*ret_version > (int)n_migrations)
+			*ret_serves = MAX(*ret_serves, serves);
+		else if (!compare(*ret_version, PQgetvalue(applied, i, 1), err))
 			return false;
 	}
+	return true;
+}
+
+static bool newer(int version, struct error *err)
+{
+	return error_set(err, ERROR_CONFIG, "the schema postrider has version %d, which is newer than this program: it knows"
+			 " up to %zu", version, n_migrations);
+}
+
+bool migrate_version(PGconn *conn, int *ret, struct error *err)
+{
+	int version, serves;
+
+	if (!read_schema(conn, &version, &serves, err))
+		return false;
+	if (version > (int)n_migrations) {
+		newer(version, err);
+		return error_hint(err, "run the `postrider init` that made it, or a newer one");
+	}
 	*ret = version;
+	return true;
+}
+
+bool migrate_version_served(PGconn *conn, int *ret, struct error *err)
+{
+	int version, serves;
+
+	if (!read_schema(conn, &version, &serves, err))
+		return false;
+	*ret = version;
+	if (version == 0) {
+		error_set(err, ERROR_CONFIG, "the schema postrider is not installed");
+		return error_hint(err, "run `postrider init`");
+	}
+	if (version < (int)n_migrations) {
+		error_set(err, ERROR_CONFIG, "the schema postrider has version %d, and this program needs %zu", version,
+			  n_migrations);
+		return error_hint(err, "run `postrider init`");
+	}
+	if (serves > (int)n_migrations) {
+		newer(version, err);
+		return error_hint(err, "it serves programs that know version %d or later: install the postrider that made it, or"
+				  " a newer one", serves);
+	}
 	return true;
 }
 
@@ -100,14 +159,5 @@ bool migrate_version_check(PGconn *conn, struct error *err)
 {
 	int version;
 
-	if (!migrate_version(conn, &version, err))
-		return false;
-	if ((size_t)version == n_migrations)
-		return true;
-	if (version == 0)
-		error_set(err, ERROR_CONFIG, "the schema postrider is not installed");
-	else
-		error_set(err, ERROR_CONFIG, "the schema postrider has version %d, and this program needs %zu", version,
-			  n_migrations);
-	return error_hint(err, "run `postrider init`");
+	return migrate_version_served(conn, &version, err);
 }

@@ -6,9 +6,17 @@
 #include "pg/conn.h"
 
 extern const struct reader_driver reader_advisory;
+extern const struct reader_driver reader_lease;
+extern const struct reader_driver reader_dispatcher;
+extern const struct reader_driver reader_shards;
+extern const struct reader_driver reader_skip_locked;
 
 const struct reader_driver *const reader_drivers[] = {
 	&reader_advisory,
+	&reader_lease,
+	&reader_shards,
+	&reader_dispatcher,
+	&reader_skip_locked,
 	NULL,
 };
 
@@ -18,6 +26,11 @@ const struct reader_driver *reader_driver_find(const char *name)
 		if (strcmp(reader_drivers[i]->name, name) == 0)
 			return reader_drivers[i];
 	return NULL;
+}
+
+bool reader_keeps_order(const struct reader_driver *driver, const struct outbox_config *outbox)
+{
+	return !driver->keeps_order || driver->keeps_order(outbox);
 }
 
 bool reader_check_session(const struct reader_driver *driver, PGconn *conn, const struct database_config *database,

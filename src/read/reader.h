@@ -11,7 +11,9 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/finding.h"
 #include "config/config.h"
+#include "keep/node.h"
 #include "pg/table.h"
 #include "read/hand.h"
 #include "relay/batch.h"
@@ -19,7 +21,9 @@
 #include "relay/window.h"
 #include "sink/sink.h"
 
+struct bell;
 struct reader;
+struct shared;
 
 /* What a worker gives to its reader; outlives it. */
 struct reader_env {
@@ -28,6 +32,10 @@ struct reader_env {
 	const struct table *table;
 	const char *purpose;            /* of the connection, as seen in pg_stat_activity */
 	int interrupt_fd;               /* readable: stop waiting for a connection */
+	const struct node *node;        /* this process, as the database knows it */
+	uint32_t worker;                /* number of the worker in it */
+	struct bell *bell;              /* rings when there may be rows */
+	struct shared *shared;          /* what workers of the outbox share, if the reader has such a thing */
 	struct hand *hand;              /* shared by the workers of the outbox; see read/hand.h */
 };
 
@@ -70,23 +78,57 @@ struct answer {
 	struct error settle_error;
 	PGresult *rows;                 /* claimed, in order per entity, fields as in pg/table.h; what follows is the
 	                                 * reader's own, the last of it the row's address. The caller's */
+	struct shared_rows *shared;     /* when others have rows of the same result: then these are `picks`, a list that is
+	                                 * the caller's too, and there is at least one */
+	uint32_t *picks;
+	uint32_t n_picks;
 	const struct retry *retries;    /* of the entities among them that were held back; valid until the next exchange */
 	uint32_t n_retries;
 	bool exhausted;                 /* nothing else can be claimed now */
+	uint64_t claim;                 /* number of the claim: another one when this worker gets an entity again that
+	                                 * somebody else may have had meanwhile */
+	bool again;                     /* some rows may be in the window already: those are passed over */
+	uint32_t looked, lost;          /* entities, rows or shards that it tried to get, and those that others had */
+	int64_t look_again_ms;          /* what others have may be free by then, and nobody will ring; 0: nothing to wait for */
 };
 
 struct reader_driver {
 	const char *name;
 	const char *summary;            /* one line for --version and the documentation */
 	bool needs_session;             /* a server connection of its own: no pooler that shares them may be in between */
+	bool takes_turns;               /* workers of a process claim one after the other under a backlog: read/hand.h */
+	bool divides;                   /* each worker has rows of its own to look for: waking one is not enough */
+	bool reads_ahead;               /* it may bring rows of entities that are in the window */
+	bool settles_whole;             /* what was claimed together is settled together, because a transaction holds it */
 	uint32_t entities_max;          /* that one worker holds at a time; 0: as many as it likes */
 
+	/* False when these settings ask for no order: then each row stands for itself. NULL: order is always kept. */
+	bool (*keeps_order)(const struct outbox_config *);
+	/* What `postrider init` is to run for it besides, and what `postrider check` is to look at; NULL: nothing. The SQL
+	 * returns a line for each thing that it did; `table` is a literal with the table's name. */
+	char *(*install_sql)(const struct outbox_config *, const char *table);
+	void (*check)(PGconn *conn, const struct outbox_config *, const struct table *, struct finding_list *findings);
+	/* What workers of one outbox in this process share: made before the first of them opens a reader, ended when all have
+	 * closed theirs. NULL: nothing. */
+	struct shared *(*share)(const struct reader_env *);
+	void (*unshare)(struct shared *);
 	/* Connects and prepares; waits. On failure the kind says whether waiting helps. */
 	bool (*open)(const struct reader_env *, struct reader **ret, struct error *err);
 	/* Gives back all claims that are left, when the connection still works. */
 	void (*close)(struct reader *);
-	/* Which database it settles in: see pg_identity. */
+	/* Which database it settles in (see pg_identity), for sinks that would ride in its settling transaction. NULL: none
+	 * can. */
 	const char *(*identity)(const struct reader *);
+	/* In what way it differs from a reader at work, for `postrider status`: "standby" while another node does the work,
+	 * else NULL. No function: it never differs. The worker's thread calls. */
+	const char *(*condition)(const struct reader *);
+
+	/* Until when what is claimed is surely ours, by the monotonic clock; NULL: as long as the connection lives. A worker
+	 * that finds this time past, because it was frozen, publishes nothing more of it. */
+	int64_t (*holds_until)(const struct reader *);
+	/* How often it wants an exchange when there is nothing to do, in order to keep what is claimed; NULL: no more often
+	 * than its session needs. */
+	int64_t (*beat_ms)(const struct reader_env *);
 
 	/* Sends one exchange; does not wait. False: the connection is gone, and everything claimed with it. */
 	bool (*begin)(struct reader *, const struct exchange *, struct error *err);
@@ -100,6 +142,8 @@ struct reader_driver {
 extern const struct reader_driver *const reader_drivers[]; /* NULL-ended */
 
 const struct reader_driver *reader_driver_find(const char *name);
+
+bool reader_keeps_order(const struct reader_driver *driver, const struct outbox_config *outbox);
 
 /* For readers themselves, and for `check`: pg_require_session where the driver needs one. */
 bool reader_check_session(const struct reader_driver *driver, PGconn *conn, const struct database_config *database,

@@ -8,7 +8,26 @@
 
 #define SQL_CEILING ((size_t)1 << 20)
 
-char *sql_for_table(const char *sql, const struct table *t, int outbox)
+/* "f0, f1, …": as many as the select list has. */
+static char *aliases_of(const struct table *t)
+{
+	struct buf b;
+
+	buf_init(&b, SQL_CEILING);
+	for (size_t i = 0; i < FIELD_EXTRA + t->n_extra; i++)
+		buf_printf(&b, "%sf%zu", i > 0 ? ", " : "", i);
+	return buf_take(&b);
+}
+
+char *sql_shard_of(const struct outbox_config *settings, const char *key, const char *id)
+{
+	long long mask = (long long)settings->shards.count - 1;
+
+	return settings->shards.key == SHARD_KEY_ID ? mem_printf("(%s::bigint & %lld)", id, mask) :
+						      mem_printf("(hashtextextended(%s::text, 0) & %lld)", key, mask);
+}
+
+char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
 	_cleanup_(mem_freep) char *toast = mem_printf("%u", t->toast_oid);
@@ -20,6 +39,14 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 	/* Ids come back as they were read: in their own type, or as text where they were cast to it. */
 	_cleanup_(mem_freep) char *ids = mem_printf(
 		table_is_uncast(&t->columns[FIELD_ID], FIELD_ID) ? "%s[]" : "text[]::%s[]", t->columns[FIELD_ID].type);
+	bool order_is_uncast = table_is_uncast(&t->order, FIELD_ID);
+	_cleanup_(mem_freep) char *orders = mem_printf(order_is_uncast ? "%s[]" : "text[]::%s[]", t->order.type);
+	_cleanup_(mem_freep) char *aliases = aliases_of(t);
+	_cleanup_(mem_freep) char *key_of_row = mem_printf("o.%s", t->columns[FIELD_ENTITY].quoted);
+	_cleanup_(mem_freep) char *id_of_row = mem_printf("o.%s", t->columns[FIELD_ID].quoted);
+	_cleanup_(mem_freep) char *shard = sql_shard_of(settings, key_of_row, id_of_row);
+	_cleanup_(mem_freep) char *shard_of_retry = sql_shard_of(settings, "r.entity", "r.entity");
+	const struct table_column *lane = &t->columns[ordered ? FIELD_ENTITY : FIELD_ID];
 	const struct {
 		const char *name, *text;
 	} names[] = {
@@ -30,12 +57,20 @@ char *sql_for_table(const char *sql, const struct table *t, int outbox)
 		{ "id_type", t->columns[FIELD_ID].type },
 		{ "ids", ids },
 		{ "order", t->order.quoted },
+		{ "order_type", t->order.type },
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },
 		{ "oid", oid },
 		{ "toast", toast },
 		{ "outbox", number },
 		{ "sample", sample },
+		{ "lane", lane->quoted },
+		{ "lane_type", lane->type },
+		{ "orders", orders },
+		{ "order_cast", order_is_uncast ? t->order.type : "text" },
+		{ "aliases", aliases },
+		{ "shard", shard },
+		{ "shard_of_retry", shard_of_retry },
 	};
 	struct buf out;
 

@@ -2,10 +2,24 @@
 #ifndef POSTRIDER_READ_SQL_H
 #define POSTRIDER_READ_SQL_H
 
+#include <stdbool.h>
+
+#include "config/config.h"
 #include "pg/table.h"
 
-/* Replaces {table} {key} {key_type} {id} {id_type} {ids} {order} {payload} {fields} {oid} {toast} {outbox} {sample}; a
- * name that is none of these is a bug and aborts. `outbox` is the table's number in postrider.outbox. The caller frees. */
-char *sql_for_table(const char *sql, const struct table *t, int outbox);
+/* Replaces
+ *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
+ *   {ids} {orders}             types of parameters that are lists of ids, of values of the order column
+ *   {order_cast}               what the order column is read as
+ *   {lane} {lane_type}         what order is kept for: the entity, or the id where there is no order
+ *   {fields} {aliases}         the select list, and as many short names
+ *   {shard} {shard_of_retry}   number of the shard of a row `o`, of an entry `r` of postrider.retry
+ *   {oid} {toast} {outbox}     numbers of the table, of that of its large values, in postrider.outbox
+ *   {sample}                   percentage of the table that is some twenty pages
+ * and a name that is none of these is a bug and aborts. The caller frees. */
+char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox);
+
+/* The expression that shards an outbox, over these columns; the index has the same. The caller frees. */
+char *sql_shard_of(const struct outbox_config *settings, const char *key, const char *id);
 
 #endif

@@ -17,21 +17,36 @@ struct batch *batch_new(PGresult *rows, uint32_t count)
 	return b;
 }
 
+void shared_rows_release(struct shared_rows *s)
+{
+	if (atomic_fetch_sub(&s->users, 1) > 1)
+		return;
+	PQclear(s->rows);
+	free(s);
+}
+
 void batch_free(struct batch *b)
 {
 	if (!b)
 		return;
-	PQclear(b->rows);
+	if (b->shared)
+		shared_rows_release(b->shared);
+	else
+		PQclear(b->rows);
+	free(b->picks);
 	arena_release(&b->arena);
 	free(b);
 }
 
-void batch_release_event(struct event *ev)
+void batch_release(struct batch *b)
 {
-	struct batch *b = ev->batch;
-
-	free(ev->failure);
-	ev->failure = NULL;
 	if (--b->live == 0)
 		batch_free(b);
+}
+
+void batch_release_event(struct event *ev)
+{
+	free(ev->failure);
+	ev->failure = NULL;
+	batch_release(ev->batch);
 }

@@ -33,8 +33,20 @@ static void wake_from(struct bell *b, uint32_t start)
 	}
 }
 
+void bell_ring_all(struct bell *b)
+{
+	atomic_fetch_add(&b->rings, 1);
+	for (uint32_t w = 0; w < b->n_workers; w++)
+		if (atomic_exchange(&b->asleep[w], false))
+			mailbox_wake(b->mailboxes[w]);
+}
+
 void bell_ring(struct bell *b)
 {
+	if (b->for_all) {
+		bell_ring_all(b);
+		return;
+	}
 	atomic_fetch_add(&b->rings, 1);
 	wake_from(b, atomic_fetch_add(&b->next, 1));    /* another one each time */
 }
@@ -98,6 +110,9 @@ bool bell_sleep(struct bell *b, uint32_t w, uint64_t seen, int64_t now_ms, int64
 	until = MIN(atomic_load(&b->next_look_ms), atomic_load(&b->due_ms)) + (sleeper_before(b, w) ? STAND_IN_MS : 0);
 	if (bell_rings(b) != seen || until <= now_ms) {
 		bell_awake(b, w);
+		/* What one finds when it looks at the clock says nothing of what the others would. */
+		if (b->for_all && until <= now_ms)
+			bell_ring_all(b);
 		return false;
 	}
 	*ret_until_ms = until;

@@ -19,6 +19,7 @@
 
 struct bell {
 	int64_t watchdog_ms;                    /* look at least this often, whatever happens */
+	bool for_all;                           /* workers read different rows, so a ring is for every one of them */
 	uint32_t n_workers;
 	struct mailbox *mailboxes[BELL_WORKERS_MAX];
 	_Atomic bool asleep[BELL_WORKERS_MAX];
@@ -36,6 +37,8 @@ void bell_init(struct bell *b, int64_t watchdog_ms);
 uint32_t bell_add_worker(struct bell *b, struct mailbox *m);
 
 void bell_ring(struct bell *b);
+/* Wakes every sleeper: rows that nobody could claim may have become free, and there may be many. */
+void bell_ring_all(struct bell *b);
 /* A held entity may be tried again at this time. Only the earliest is kept; the watchdog finds the others. */
 void bell_due(struct bell *b, int64_t when_ms);
 /* Rows come in without ringing from now on, or ring again. */

@@ -35,9 +35,11 @@ struct event {
 
 	/* What the row says, as text in UTF-8, except `payload`: its bytes. NULL where the table has no such column. */
 	struct slice id;
+	struct slice raw_entity;        /* both as they are in the result */
 	struct slice raw_id;            /* the same as it is in the result, and where the row was: what settle deletes by */
 	struct slice address;
 	struct slice entity;            /* what order is kept for */
+	struct slice lane_key;          /* what waits when the row fails: the entity, or the id where no order is kept */
 	struct slice message_id;        /* what consumers deduplicate by; the id where the table has none */
 	struct slice entity_type;
 	struct slice event_type;
@@ -58,6 +60,7 @@ struct event {
 	bool alone;                     /* no other row of its entity may be at the same sink: it was refused before, or
 	                                 * travelled with one that was */
 
+	int32_t part;                   /* the reader's own number for what the row belongs to */
 	uint32_t place;                 /* in its lane: later rows have higher ones */
 	struct lane *lane;              /* the window's queue of its entity */
 	struct event *behind;           /* next row of the same entity */

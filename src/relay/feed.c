@@ -1,5 +1,6 @@
 #include "relay/feed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -16,11 +17,14 @@ enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000, HAND_PATIENCE_MS = 500 };
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
 {
 	*f = (struct feed){ .env = *env, .window = window, .hungry = true };
+	f->keeps_order = reader_keeps_order(env->driver, env->reader.outbox);
 	f->claim_rows = (uint32_t)env->reader.outbox->batch_size;
 	/* Three beats before the server takes us for frozen. */
 	f->beat_ms = env->reader.database->idle_session_timeout_ms > 0 ?
 			     env->reader.database->idle_session_timeout_ms / 3 :
 			     CLOCK_NEVER;
+	if (env->driver->beat_ms)
+		f->beat_ms = MIN(f->beat_ms, env->driver->beat_ms(&f->env.reader));
 	backoff_init(&f->backoff, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, random_next(&f->env.seed));
 }
 
@@ -64,7 +68,9 @@ static void lose(struct feed *f, const struct error *err, int64_t now)
 	f->busy = false;
 	f->n_done = f->n_holds = f->one_by_one = 0;
 	window_abandon(f->window);
+	f->recall = f->window->orphans > 0;
 	f->retry_at_ms = now + backoff_next(&f->backoff);
+	f->why_lost = *err;
 	if (f->lost)
 		return;
 	f->lost = true;
@@ -72,6 +78,21 @@ static void lose(struct feed *f, const struct error *err, int64_t now)
 		log_warn("database.lost", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_ERROR(err));
 	else
 		log_error("database.refused", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_ERROR(err));
+}
+
+static int64_t holds_until(const struct feed *f)
+{
+	return f->env.driver->holds_until ? f->env.driver->holds_until(f->reader) : CLOCK_NEVER;
+}
+
+void feed_wake(struct feed *f, int64_t now)
+{
+	struct error err = { 0 };
+
+	if (!f->reader || now < holds_until(f))
+		return;
+	error_set(&err, ERROR_LOST, "the claims ran out: this process did not run for a while, or the database did not answer");
+	lose(f, &err, now);
 }
 
 static void reconnect(struct feed *f, int64_t now)
@@ -89,6 +110,7 @@ static void reconnect(struct feed *f, int64_t now)
 		lose(f, &err, clock_ms());
 		return;
 	}
+	f->sessions++;
 	f->settle_failing = false;
 	f->hungry = !f->draining;
 	f->last_exchange_ms = now;
@@ -101,11 +123,19 @@ static uint32_t in_flight(const struct feed *f)
 	return f->window->rows - f->window->delivered.count - f->window->held.count;
 }
 
+/* Nothing that was claimed is on its way any more. Orphans are, but belong to claims that are gone. */
+static bool all_arrived(const struct feed *f)
+{
+	return in_flight(f) == f->window->orphans;
+}
+
 /* Two claims fit into the window, so that one can be fetched while the other is on its way. */
 static bool has_room(const struct feed *f)
 {
 	const struct outbox_config *o = f->env.reader.outbox;
 
+	if (f->env.driver->settles_whole)
+		return all_arrived(f);
 	return in_flight(f) + f->claim_rows <= 2 * (uint32_t)o->batch_max &&
 	       f->window->bytes <= (size_t)o->in_flight_bytes / 2 &&
 	       (f->env.driver->entities_max == 0 || f->window->n_lanes <= f->env.driver->entities_max / 2);
@@ -118,6 +148,10 @@ static bool should_settle(const struct feed *f)
 
 	if (waiting == 0)
 		return false;
+	if (f->env.driver->settles_whole)
+		return all_arrived(f);
+	if (f->env.reader.outbox->settle == SETTLE_EACH_ROW)
+		return true;
 	return !f->hungry || in_flight(f) == 0 || has_room(f) ||
 	       waiting >= (uint32_t)f->env.reader.outbox->batch_max / 2;
 }
@@ -157,7 +191,9 @@ static void take_holds(struct feed *f, int64_t now)
 
 static void take_done(struct feed *f)
 {
-	struct event_list done = window_take(&f->window->delivered, f->one_by_one > 0 ? 1 : UINT32_MAX);
+	bool singly = f->one_by_one > 0 ||
+		      (f->env.reader.outbox->settle == SETTLE_EACH_ROW && !f->env.driver->settles_whole);
+	struct event_list done = window_take(&f->window->delivered, singly ? 1 : UINT32_MAX);
 
 	if (done.count > f->done_room) {
 		f->done_room = done.count;
@@ -168,14 +204,27 @@ static void take_done(struct feed *f)
 		f->done[f->n_done++] = ev;
 }
 
+/* True when this exchange makes rows free that could not be claimed before: more of the entities that it gives back. A
+ * reader that reads ahead has passed over none, except those behind a row that was refused. */
+static bool gives_rows_back(const struct feed *f)
+{
+	bool any = f->n_holds > 0 || (f->n_done > 0 && !f->env.driver->reads_ahead);
+
+	for (uint32_t i = 0; i < f->n_done && !any; i++)
+		any = f->done[i]->retried;
+	return any;
+}
+
 static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 {
 	struct exchange x = { .rider = f->rider, .window = f->window };
 	struct error err = { 0 };
 
-	take_done(f);
+	f->n_done = f->n_holds = 0;
+	if (now >= f->retry_at_ms)
+		take_done(f);
 	/* A held row ends its lane: what is delivered ahead of it must be settled before, or with it. */
-	if (f->window->delivered.count == 0 && (f->one_by_one == 0 || f->n_done == 0))
+	if (now >= f->retry_at_ms && f->window->delivered.count == 0 && (f->one_by_one == 0 || f->n_done == 0))
 		take_holds(f, now);
 	x.done = f->done;
 	x.n_done = f->n_done;
@@ -188,8 +237,8 @@ static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 		x.has_hand = has_hand;
 		x.want_bytes = budget > f->window->bytes ? budget - f->window->bytes : 1;
 		f->seen_rings = bell_rings(f->env.bell);
-	} else if (f->n_done + f->n_holds > 0) {
-		/* The entities that this gives back may have more rows, which nobody else was able to claim. */
+		f->claim_began_us = clock_us();
+	} else if (gives_rows_back(f)) {
 		f->hungry = !f->draining;
 	}
 	f->asked_rows = x.want_rows;
@@ -207,7 +256,7 @@ static void finish_settled(struct feed *f)
 		window_done(f->window, f->done[i]);
 	for (uint32_t i = 0; i < f->n_holds; i++)
 		window_done(f->window, f->holds[i].event);
-	f->settled += f->n_done;
+	f->counts.settled += f->n_done;
 	if (f->one_by_one > 0 && f->n_done > 0)
 		f->one_by_one--;
 	if (f->settle_failing)
@@ -259,7 +308,7 @@ static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 static void note_attempts(struct event *ev, const struct answer *a)
 {
 	for (uint32_t i = 0; i < a->n_retries; i++) {
-		if (!slice_equal(ev->entity, a->retries[i].entity))
+		if (!slice_equal(ev->lane_key, a->retries[i].entity))
 			continue;
 		ev->retried = true;
 		if (slice_equal(ev->id, a->retries[i].row_id))
@@ -275,8 +324,12 @@ static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const stru
 	struct error err = { 0 };
 	bool routed = route_row(f->env.route, b, row, &err);
 
-	ev->raw_id = field_raw(b->rows, (int)row, FIELD_ID);
-	ev->address = field_raw(b->rows, (int)row, PQnfields(b->rows) - 1);
+	ev->raw_entity = field_raw(b->rows, batch_row(b, row), FIELD_ENTITY);
+	ev->raw_id = field_raw(b->rows, batch_row(b, row), FIELD_ID);
+	ev->address = field_raw(b->rows, batch_row(b, row), PQnfields(b->rows) - 1);
+	if (f->env.driver->reads_ahead)
+		ev->part = field_int4(b->rows, batch_row(b, row), PQnfields(b->rows) - 2);
+	ev->lane_key = f->keeps_order ? ev->entity : ev->id;
 	ev->outcomes = f->env.outcomes;
 	note_attempts(ev, a);
 	if (routed)
@@ -285,13 +338,43 @@ static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const stru
 	return false;
 }
 
+static uint32_t rows_in(const struct answer *a)
+{
+	if (a->shared)
+		return a->n_picks;
+	return a->rows ? (uint32_t)PQntuples(a->rows) : 0;
+}
+
+/* "node/worker/session.claim" */
+static void sign(const struct feed *f, struct batch *b)
+{
+	char text[160];
+	int len = snprintf(text, sizeof(text), "%.100s/%u/%u.%llu", f->env.node, f->env.worker, f->sessions,
+			   (unsigned long long)b->claim);
+
+	b->relay = arena_copy(&b->arena, (struct slice){ text, (size_t)len });
+}
+
 static void admit_rows(struct feed *f, const struct answer *a)
 {
-	struct batch *b = batch_new(a->rows, (uint32_t)PQntuples(a->rows));
+	struct batch *b = batch_new(a->rows, rows_in(a));
 	bool refused = false;
 
+	b->claim = a->claim;
+	b->shared = a->shared;
+	b->picks = a->picks;
+	if (route_wants_relay(f->env.route))
+		sign(f, b);
+	b->live++;      /* so that it outlives rows that are passed over */
 	for (uint32_t i = 0; i < b->count; i++) {
-		refused |= !fill_event(f, b, i, a);
+		bool routed = fill_event(f, b, i, a);
+
+		if (f->env.driver->reads_ahead && !window_takes(f->window, &b->events[i], a->again)) {
+			batch_release_event(&b->events[i]);
+			continue;
+		}
+		refused |= !routed;
+		f->counts.claimed++;
 		window_admit(f->window, &b->events[i]);
 	}
 	/* Only when all rows are in: what stands behind a refused row leaves with it, its own failure forgotten. The refused
@@ -299,6 +382,7 @@ static void admit_rows(struct feed *f, const struct answer *a)
 	for (uint32_t i = 0; refused && i < b->count; i++)
 		if (b->events[i].failure)
 			window_refused(f->window, &b->events[i]);
+	batch_release(b);
 }
 
 /* An answer shows that all is well again, which a connection alone does not. */
@@ -319,6 +403,8 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 	f->misses = rows > 0 ? 0 : f->misses + 1;
 	f->hungry = !a->exhausted && !f->draining;
 	bell_claimed(f->env.bell, rows, now);
+	if (a->look_again_ms > 0)
+		bell_due(f->env.bell, now + a->look_again_ms);
 	if (f->hungry && f->misses >= MISSES_MAX) {
 		f->hungry = false;
 		bell_due(f->env.bell, now + AFTER_MISSES_MS);
@@ -329,29 +415,35 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 		return;
 	f->claim_rows = MIN(f->claim_rows * 2, (uint32_t)f->env.reader.outbox->batch_max);
 	/* There is more than one worker's share. */
+	if (f->env.driver->divides)
+		return;
 	bell_ring(f->env.bell);
 	f->seen_rings++;
 }
 
 static void digest(struct feed *f, struct answer *a, int64_t now)
 {
-	uint32_t rows = a->rows ? (uint32_t)PQntuples(a->rows) : 0;
+	uint32_t rows = rows_in(a);
 
 	f->busy = false;
-	if (a->settled) {
+	if (!a->settled) {
+		retry_settle(f, &a->settle_error, now);
+	} else if (!f->settle_failing || f->n_done + f->n_holds > 0) {  /* else a beat, which proves nothing */
 		recovered(f);
 		finish_settled(f);
-	} else {
-		retry_settle(f, &a->settle_error, now);
 	}
 	f->n_done = f->n_holds = 0;
 	if (f->asked_rows == 0) {
 		PQclear(a->rows);
 		return;
 	}
-	f->claims++;
-	f->empty_claims += rows == 0;
-	f->claimed += rows;
+	f->counts.claims++;
+	f->counts.looked += a->looked;
+	f->counts.lost += a->lost;
+	f->counts.claim_us += (uint64_t)(clock_us() - f->claim_began_us);
+	f->counts.empty_claims += rows == 0;
+	log_debug("claim.answered", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_INT("rows", rows),
+		  F_INT("looked", a->looked), F_INT("lost", a->lost), F_INT("us", clock_us() - f->claim_began_us));
 	judge_claim(f, a, rows, now);
 	if (rows > 0)
 		admit_rows(f, a);
@@ -377,8 +469,8 @@ static void receive(struct feed *f, int64_t now)
  * the bell, would only load the database. */
 static bool is_stalled(struct feed *f, int64_t now)
 {
-	if (f->settled != f->progress || in_flight(f) == 0) {
-		f->progress = f->settled;
+	if (f->counts.settled != f->progress || in_flight(f) == 0) {
+		f->progress = f->counts.settled;
 		f->progress_ms = now;
 	}
 	return now - f->progress_ms >= STALLED_AFTER_MS;
@@ -415,7 +507,7 @@ static int64_t rest(struct feed *f, int64_t now)
  * the one who has the hand may be stuck with its connection, and the hand is only a hint. */
 static bool wait_for_turn(struct feed *f, int64_t now, bool *ret_has_hand)
 {
-	if (f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size) {
+	if (f->env.driver->takes_turns && f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size) {
 		*ret_has_hand = hand_take(f->env.reader.hand, f->env.outcomes);
 		if (!*ret_has_hand && f->waiting_since_ms == 0)
 			f->waiting_since_ms = now;
@@ -436,10 +528,11 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 		return;
 	}
 	receive(f, now);
-	if (f->reader && !f->busy && now >= f->retry_at_ms) {
-		bool settle = should_settle(f), has_hand = false;
+	if (f->reader && !f->busy) {
+		/* While a settle that failed waits, there are only beats. */
+		bool waits = now < f->retry_at_ms, settle = !waits && should_settle(f), has_hand = false;
 		/* When there is something to settle, a claim costs no trip of its own. */
-		bool claim = (f->hungry || settle) && !f->draining && has_room(f);
+		bool claim = !waits && (f->hungry || (settle && !f->env.driver->reads_ahead)) && !f->draining && has_room(f);
 
 		if (claim)
 			claim = wait_for_turn(f, now, &has_hand);
@@ -449,6 +542,8 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 			begin(f, claim, has_hand, now);
 	}
 	*ret_deadline_ms = f->reader ? rest(f, now) : f->retry_at_ms;
+	if (f->reader)
+		*ret_deadline_ms = MIN(*ret_deadline_ms, holds_until(f));
 }
 
 int feed_pollfd(const struct feed *f, short *ret_events)

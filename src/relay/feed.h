@@ -14,6 +14,15 @@
 #include "relay/route.h"
 #include "relay/window.h"
 
+/* Since the start. Contention shows in the claims: how many looked in vain, and how much of what they looked at was taken. */
+struct feed_counts {
+	uint64_t claimed, settled;              /* rows */
+	uint64_t claims, empty_claims;
+	uint64_t looked;                        /* entities, rows or shards that claims tried to get … */
+	uint64_t lost;                          /* … and did not get, because others had them */
+	uint64_t claim_us;                      /* time in exchanges that claimed */
+};
+
 struct feed_env {
 	const struct reader_driver *driver;
 	struct reader_env reader;
@@ -21,6 +30,7 @@ struct feed_env {
 	struct bell *bell;
 	uint32_t worker;                        /* the worker's number at the bell */
 	struct mailbox *outcomes;
+	const char *node;                       /* our name */
 	uint64_t seed;                          /* of what is random: waits */
 };
 
@@ -28,10 +38,14 @@ struct feed {
 	struct feed_env env;
 	struct window *window;
 	struct rider rider;
+	bool keeps_order;                       /* of an entity's rows; otherwise each row is on its own */
 	struct reader *reader;                  /* NULL: not connected */
+	uint32_t sessions;                      /* how often it was */
 	struct backoff backoff;
 	int64_t retry_at_ms;                    /* connect, or settle again, not before this */
+	bool recall;                            /* claims were lost while rows were with sinks: they are to drop what they can */
 	bool lost;                              /* the loss of the connection was logged */
+	struct error why_lost;                  /* the last time */
 	bool answered;                          /* an exchange has worked once */
 	struct error refused;                   /* kind ERROR_CONFIG or ERROR_AUTH: the first connection was refused for a
 	                                         * reason that waiting does not mend */
@@ -57,12 +71,15 @@ struct feed {
 	uint32_t one_by_one;                    /* this many rows are settled singly, to find the one that is refused */
 
 	struct limiter refusals;
-	uint64_t claimed, settled, claims, empty_claims; /* counts for the summary */
+	int64_t claim_began_us;
+	struct feed_counts counts;
 };
 
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window);
 void feed_release(struct feed *f);
 
+/* To be called first in a turn, before anything is published: notices that a frozen process has lost its claims. */
+void feed_wake(struct feed *f, int64_t now_ms);
 /* Connects, does what is possible now, and says when it wants to be called again at the latest. */
 void feed_turn(struct feed *f, int64_t now_ms, int64_t *ret_deadline_ms);
 /* Descriptor to wait on, or -1. */

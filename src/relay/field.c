@@ -20,6 +20,14 @@ struct slice field_raw(const PGresult *rows, int row, int column)
 	return (struct slice){ PQgetvalue(rows, row, column), (size_t)len };
 }
 
+int32_t field_int4(const PGresult *rows, int row, int column)
+{
+	uint32_t value;
+
+	memcpy(&value, PQgetvalue(rows, row, column), sizeof(value));
+	return (int32_t)ntohl(value);
+}
+
 static int64_t integer_of(struct slice raw)
 {
 	uint64_t value = 0;

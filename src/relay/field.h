@@ -8,6 +8,8 @@
 
 /* As it is in the result, whatever the type. */
 struct slice field_raw(const PGresult *rows, int row, int column);
+/* An integer that is not NULL and has four bytes. */
+int32_t field_int4(const PGresult *rows, int row, int column);
 /* As text: where the type is not text by itself, in the batch's arena. A time is RFC 3339 in UTC. */
 struct slice field_text(struct batch *b, int row, int column);
 

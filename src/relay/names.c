@@ -115,6 +115,11 @@ bool names_resolve(void *context, const char *name, uint32_t *ret, struct error 
 	struct names *n = context;
 	size_t part = part_named(name), player = part_played_by(n, name);
 
+	if (strcmp(name, NAMES_RELAY) == 0) {
+		n->wants_relay = true;
+		*ret = NAMES_RELAY_VALUE;
+		return true;
+	}
 	if (part == NO_PART && player == NO_PART)
 		return resolve_extra(n, name, ret, err);
 	if (player == NO_PART || (part != NO_PART && strcmp(column_of(n, part), name) == 0))

@@ -13,11 +13,17 @@
 
 #define NAMES_EXTRA_MAX 64              /* other columns in the templates of one outbox */
 
+/* {postrider_relay} is not of the row: which node and worker publishes it, and under which claim. */
+#define NAMES_RELAY "postrider_relay"
+#define NAMES_RELAY_VALUE (FIELD_EXTRA + NAMES_EXTRA_MAX)
+#define NAMES_VALUES (NAMES_RELAY_VALUE + 1)
+
 struct names {
 	const struct outbox_config *outbox;
 	const char *setting;            /* whose template is being compiled: "outboxes.orders.route.topic" */
 	char *extra[NAMES_EXTRA_MAX];   /* other columns, in the order of their first use; numbered from FIELD_EXTRA */
 	size_t n_extra;
+	bool wants_relay;
 	char *needed_by[FIELD_EXTRA];   /* the first setting that cannot do without this field; NULL: none */
 };
 

@@ -185,6 +185,11 @@ const char *const *route_extra_columns(const struct route *r, size_t *ret_count)
 	return (const char *const *)r->names.extra;
 }
 
+bool route_wants_relay(const struct route *r)
+{
+	return r->names.wants_relay;
+}
+
 const char *route_constant_topic(const struct route *r)
 {
 	return template_constant(r->topic);
@@ -296,11 +301,12 @@ static bool set_headers(const struct route *r, struct event *ev, struct envelope
 bool route_row(const struct route *r, struct batch *batch, uint32_t row, struct error *err)
 {
 	struct event *ev = &batch->events[row];
-	struct slice values[FIELD_EXTRA + NAMES_EXTRA_MAX];
+	struct slice values[NAMES_VALUES];
 	struct envelope_facts facts = { .values = values };
 
 	for (int i = 0; i < FIELD_EXTRA + (int)r->names.n_extra; i++)
-		values[i] = field_text(batch, (int)row, i);
+		values[i] = field_text(batch, batch_row(batch, row), i);
+	values[NAMES_RELAY_VALUE] = batch->relay;
 	if (!values[FIELD_MESSAGE_ID].ptr)
 		values[FIELD_MESSAGE_ID] = values[FIELD_ID];
 	if (values[FIELD_CREATED_AT].ptr)

@@ -22,13 +22,15 @@ void route_freep(struct route **r);             /* for _cleanup_ */
 
 /* Columns that templates name and that are none of the mapped ones: what table_open must add to the select list. */
 const char *const *route_extra_columns(const struct route *r, size_t *ret_count);
+/* True when a template names {postrider_relay}: then batch->relay is to be filled. */
+bool route_wants_relay(const struct route *r);
 /* The topic of all rows that do not name their own in the topic column; NULL when it differs by row. */
 const char *route_constant_topic(const struct route *r);
 /* To be called once the table is known: ERROR_CONFIG when the route needs a mapped column that the table does not have,
  * so that this shows at the start and not as one rejected row after the other. */
 bool route_check_table(const struct route *r, const struct table *t, struct error *err);
 
-/* Fills event number `row` of the batch from the same row of batch->rows (fields as in pg/table.h). What it has to
+/* Fills event number `row` of the batch from its row of batch->rows (fields as in pg/table.h). What it has to
  * build goes into the batch's arena; a template that is just a column points into the result. False when this row
  * cannot be routed (headers are not a JSON object, say): ERROR_REJECTED, with id and entity filled in all the same. */
 bool route_row(const struct route *r, struct batch *batch, uint32_t row, struct error *err);

@@ -5,21 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#ifdef HAVE_SYSTEMD
-#include <systemd/sd-daemon.h>
-#endif
 
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "keep/heart.h"
 #include "pg/conn.h"
 #include "pg/migrate.h"
+#include "relay/describe.h"
 #include "relay/listener.h"
+#include "relay/systemd.h"
 #include "relay/worker.h"
 
 enum {
 	TICK_MS = 100,                  /* how soon we notice that all are ready, or all have ended */
+	LOOK_AGAIN_MS = 250,            /* whether the node that is in our way is dead */
 	STUCK_MS = 60 * 1000,           /* a loop that has not turned for so long hangs: systemd may restart us */
 };
 
@@ -29,33 +30,16 @@ struct supervisor {
 	struct worker **workers;        /* of all outboxes */
 	size_t n_workers;
 	struct listener *listener;
+	struct node node;
+	struct heart *heart;
+	int schema_version;             /* that the database has */
 	sigset_t signals;
 	bool ready;
 	int64_t watchdog_ms;            /* systemd wants to hear from us this often; 0: it does not */
 	int64_t watchdog_at_ms;
 };
 
-/* --- systemd and signals ---------------------------------------------------------------------------------------- */
-
-static void tell_systemd(const char *state)
-{
-#ifdef HAVE_SYSTEMD
-	sd_notify(0, state);
-#else
-	(void)state;
-#endif
-}
-
-static int64_t watchdog_interval_ms(void)
-{
-#ifdef HAVE_SYSTEMD
-	uint64_t usec = 0;
-
-	if (sd_watchdog_enabled(0, &usec) > 0)
-		return (int64_t)(usec / 1000 / 2);
-#endif
-	return 0;
-}
+/* --- the watchdog and signals ----------------------------------------------------------------------------------- */
 
 static bool all_alive(const struct supervisor *s, int64_t now)
 {
@@ -71,7 +55,7 @@ static void feed_watchdog(struct supervisor *s, int64_t now)
 		return;
 	s->watchdog_at_ms = now + s->watchdog_ms;
 	if (all_alive(s, now))
-		tell_systemd("WATCHDOG=1");
+		systemd_tell("WATCHDOG=1");
 }
 
 /* All threads are started with these blocked; only the main thread asks for them. */
@@ -97,13 +81,15 @@ static int wait_signal(const struct supervisor *s, int64_t ms)
 /* --- starting ----------------------------------------------------------------------------------------------------- */
 
 /* What does not need the database: wrong settings show at once, also while it is away. */
-static bool prepare_outbox(struct outbox *o, const struct config *config, const struct outbox_config *settings,
-			   struct error *err)
+static bool prepare_outbox(struct outbox *o, const struct config *config, struct node *node,
+			   const struct outbox_config *settings, struct error *err)
 {
 	o->config = settings;
 	o->database = &config->database;
 	o->reader = reader_driver_find(settings->reader);
+	o->node = node;
 	bell_init(&o->bell, settings->poll_interval_ms);
+	o->bell.for_all = o->reader->divides;
 	hand_init(&o->hand);
 	if (!route_compile(settings, &o->route, err))
 		return false;
@@ -120,7 +106,7 @@ static bool prepare(struct supervisor *s, struct error *err)
 
 	s->outboxes = mem_new_array(struct outbox, c->n_outboxes);
 	for (size_t i = 0; i < c->n_outboxes; i++)
-		if (!prepare_outbox(&s->outboxes[i], c, &c->outboxes[i], err))
+		if (!prepare_outbox(&s->outboxes[i], c, &s->node, &c->outboxes[i], err))
 			return false;
 	return true;
 }
@@ -129,7 +115,8 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 
-	if (!pg_connect(&s->config->database, "start", -1, &conn, err) || !migrate_version_check(conn, err))
+	if (!pg_connect(&s->config->database, "start", -1, &conn, err) ||
+	    !migrate_version_served(conn, &s->schema_version, err))
 		return false;
 	for (size_t i = 0; i < s->config->n_outboxes; i++) {
 		struct outbox *o = &s->outboxes[i];
@@ -148,28 +135,90 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 	return true;
 }
 
-/* A database that is away is waited for. False with a signal in *ret_signal when asked to stop meanwhile, or with an
- * error that waiting does not mend. */
-static bool wait_for_tables(struct supervisor *s, int *ret_signal, struct error *err)
+/* --- the node among others ---------------------------------------------------------------------------------------- */
+
+static char *describe(void *arg)
+{
+	struct supervisor *s = arg;
+
+	return describe_workers(s->outboxes, s->config->n_outboxes, s->workers, s->n_workers);
+}
+
+/* Another node has gone: what it held may be free. */
+static void wake_all(void *arg)
+{
+	struct supervisor *s = arg;
+
+	for (size_t i = 0; i < s->config->n_outboxes; i++)
+		bell_ring_all(&s->outboxes[i].bell);
+}
+
+static bool join_others(struct supervisor *s, bool *ret_waiting, struct error *err)
+{
+	if (!s->heart)
+		s->heart = heart_new(&(struct heart_env){
+			.database = &s->config->database,
+			.node = &s->node,
+			.schema = (int)n_migrations,
+			.describe = describe,
+			.wake = wake_all,
+			.arg = s,
+		});
+	return heart_open(s->heart, ret_waiting, err);
+}
+
+/* Once for each reason. */
+static void log_waiting(bool for_node, bool logged[2], const struct error *err)
+{
+	if (logged[for_node])
+		return;
+	logged[for_node] = true;
+	if (for_node)
+		log_warn("node.waiting", F_ERROR(err),
+			 F_STR("meanwhile", "that node may be dead, which shows after three heartbeats: trying again"));
+	else
+		log_warn("database.unreachable", F_ERROR(err), F_STR("meanwhile", "trying again"));
+}
+
+/* A database that is away is waited for, and so is a node in our way that may be dead. False with a signal in *ret_signal
+ * when asked to stop meanwhile, or with an error that waiting does not mend. */
+static bool wait_to_join(struct supervisor *s, int *ret_signal, struct error *err)
 {
 	struct backoff backoff;
-	bool complained = false;
+	bool logged[2] = { false };
 
 	backoff_init(&backoff, 200, 10000, random_seed());
-	*ret_signal = 0;
-	while (!look_at_tables(s, err)) {
-		if (err->kind != ERROR_TRANSPORT)
+	for (;;) {
+		bool for_node = false;
+
+		if (look_at_tables(s, err) && join_others(s, &for_node, err))
+			return true;
+		if (err->kind != ERROR_TRANSPORT && !for_node)
 			return false;
-		if (!complained)
-			log_warn("database.unreachable", F_ERROR(err), F_STR("meanwhile", "trying again"));
-		complained = true;
-		tell_systemd("STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC=60000000");
+		log_waiting(for_node, logged, err);
+		systemd_tell(for_node ? "STATUS=waiting for another node\nEXTEND_TIMEOUT_USEC=60000000" :
+					"STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC=60000000");
 		feed_watchdog(s, clock_ms());
-		*ret_signal = wait_signal(s, backoff_next(&backoff));
+		*ret_signal = wait_signal(s, for_node ? LOOK_AGAIN_MS : backoff_next(&backoff));
 		if (*ret_signal)
 			return false;
 	}
-	return true;
+}
+
+static void share_reader(struct outbox *o)
+{
+	struct reader_env env = {
+		.database = o->database,
+		.outbox = o->config,
+		.table = o->table,
+		.purpose = o->reader->name,
+		.node = o->node,
+		.bell = &o->bell,
+		.interrupt_fd = -1,
+	};
+
+	if (o->reader->share)
+		o->shared = o->reader->share(&env);
 }
 
 static bool start_workers(struct supervisor *s, struct error *err)
@@ -179,6 +228,7 @@ static bool start_workers(struct supervisor *s, struct error *err)
 	for (size_t i = 0; i < s->config->n_outboxes; i++) {
 		const struct outbox_config *o = &s->config->outboxes[i];
 
+		share_reader(&s->outboxes[i]);
 		s->workers = mem_resize(s->workers, (s->n_workers + (size_t)o->workers) * sizeof(*s->workers));
 		for (int64_t k = 0; k < o->workers; k++)
 			s->workers[s->n_workers++] = worker_new(&s->outboxes[i]);
@@ -231,7 +281,7 @@ static bool all_ended(const struct supervisor *s)
 	return true;
 }
 
-/* Until a signal (returned) or a worker that cannot go on (0, and why). */
+/* Until a signal (returned) or a worker or the node that cannot go on (0, and why). */
 static int run_until_signal(struct supervisor *s, struct error *err)
 {
 	for (;;) {
@@ -240,12 +290,12 @@ static int run_until_signal(struct supervisor *s, struct error *err)
 
 		if (sig)
 			return sig;
-		if (any_broken(s, err))
+		if (any_broken(s, err) || heart_refused(s->heart, err))
 			return 0;
 		if (!s->ready && all_ready(s)) {
 			s->ready = true;
 			log_info("relay.ready", F_INT("outboxes", s->config->n_outboxes), F_INT("workers", s->n_workers));
-			tell_systemd("READY=1\nSTATUS=relaying");
+			systemd_tell("READY=1\nSTATUS=relaying");
 		}
 		feed_watchdog(s, clock_ms());
 	}
@@ -258,7 +308,7 @@ static bool drain(struct supervisor *s)
 {
 	int64_t deadline = clock_ms() + s->config->stop_timeout_ms;
 
-	tell_systemd("STOPPING=1");
+	systemd_tell("STOPPING=1");
 	for (size_t i = 0; i < s->n_workers; i++)
 		worker_drain(s->workers[i], deadline);
 	while (!all_ended(s)) {
@@ -277,6 +327,7 @@ static void log_stopped(const struct worker_totals *t)
 
 static void release(struct supervisor *s)
 {
+	heart_free(s->heart);
 	for (size_t i = 0; i < s->config->n_outboxes && s->outboxes; i++) {
 		struct outbox *o = &s->outboxes[i];
 
@@ -301,7 +352,10 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	struct worker_totals totals = { 0 };
 	int sig;
 
-	if (!start_workers(s, err))
+	if (s->schema_version > (int)n_migrations)
+		log_info("schema.newer", F_INT("version", s->schema_version), F_INT("known", n_migrations),
+			 F_STR("meaning", "it still serves this program; upgrade this node soon"));
+	if (!start_workers(s, err) || !heart_start(s->heart, err))
 		abort();        /* some threads run and some do not: nothing sensible is left to do */
 	start_listener(s);
 	sig = run_until_signal(s, err);
@@ -313,13 +367,21 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	listener_stop(s->listener);
 	for (size_t i = 0; i < s->n_workers; i++)
 		worker_join(s->workers[i], &totals);
+	for (size_t i = 0; i < s->config->n_outboxes; i++)
+		if (s->outboxes[i].shared)
+			s->outboxes[i].reader->unshare(s->outboxes[i].shared);
+	heart_free(TAKE_PTR(s->heart));
 	log_stopped(&totals);
 	return sig != 0;
 }
 
 bool supervisor_run(const struct config *config, struct error *err)
 {
-	struct supervisor s = { .config = config, .watchdog_ms = watchdog_interval_ms() };
+	struct supervisor s = {
+		.config = config,
+		.node = { .name = config->node, .heartbeat_ms = config->heartbeat_ms },
+		.watchdog_ms = systemd_watchdog_ms(),
+	};
 	bool ok = false;
 	int sig = 0;
 
@@ -327,7 +389,7 @@ bool supervisor_run(const struct config *config, struct error *err)
 	log_info("relay.started", F_STR("version", POSTRIDER_VERSION), F_STR("node", config->node),
 		 F_STR("config", config->file));
 	if (prepare(&s, err)) {
-		if (wait_for_tables(&s, &sig, err))
+		if (wait_to_join(&s, &sig, err))
 			ok = run_and_stop(&s, err);
 		else
 			ok = sig != 0;

@@ -76,7 +76,7 @@ void window_return(struct event_list *to, struct event_list back)
 	list_prepend(to, back);
 }
 
-/* --- lanes by entity ------------------------------------------------------------------------------------------ */
+/* --- lanes by their key ------------------------------------------------------------------------------------------ */
 
 static uint64_t hash_of(struct slice s)
 {
@@ -103,14 +103,22 @@ static void rehash(struct window *w, uint32_t n_buckets)
 	w->n_buckets = n_buckets;
 }
 
-static struct lane *lane_of(struct window *w, struct slice entity)
+static struct lane *find_lane(const struct window *w, struct slice key, uint64_t hash)
 {
-	uint64_t hash = hash_of(entity);
-	struct lane *l;
+	struct lane *l = w->buckets[hash & (w->n_buckets - 1)];
 
-	for (l = w->buckets[hash & (w->n_buckets - 1)]; l; l = l->hash_next)
-		if (l->hash == hash && slice_equal(l->first->entity, entity))
-			return l;
+	while (l && (l->hash != hash || !slice_equal(l->first->lane_key, key)))
+		l = l->hash_next;
+	return l;
+}
+
+static struct lane *lane_of(struct window *w, struct slice key)
+{
+	uint64_t hash = hash_of(key);
+	struct lane *l = find_lane(w, key, hash);
+
+	if (l)
+		return l;
 	if (w->n_lanes >= w->n_buckets)
 		rehash(w, w->n_buckets * 2);
 	l = mem_new(struct lane);
@@ -132,12 +140,20 @@ static void lane_free(struct window *w, struct lane *l)
 	free(l);
 }
 
-void window_each_lane(const struct window *w, void (*visit)(void *arg, struct slice entity), void *arg)
+void window_each_event(const struct window *w, void (*visit)(void *arg, const struct event *ev), void *arg)
+{
+	for (uint32_t i = 0; i < w->n_buckets; i++)
+		for (struct lane *l = w->buckets[i]; l; l = l->hash_next)
+			for (struct event *ev = l->first; ev; ev = ev->behind)
+				visit(arg, ev);
+}
+
+void window_each_lane(const struct window *w, void (*visit)(void *arg, struct slice lane_key), void *arg)
 {
 	for (uint32_t i = 0; i < w->n_buckets; i++)
 		for (struct lane *l = w->buckets[i]; l; l = l->hash_next)
 			if (!l->last->settling)
-				visit(arg, l->first->entity);
+				visit(arg, l->first->lane_key);
 }
 
 /* --- movement inside a lane ----------------------------------------------------------------------------------- */
@@ -331,9 +347,23 @@ void window_release(struct window *w)
 	*w = (struct window){ 0 };
 }
 
+bool window_takes(const struct window *w, const struct event *ev, bool again)
+{
+	const struct lane *l = find_lane(w, ev->lane_key, hash_of(ev->lane_key));
+
+	if (!l)
+		return true;
+	if (l->last->state == EVENT_HELD || (l->failed && l->action == WINDOW_HOLD))
+		return false;
+	for (const struct event *here = again ? l->first : NULL; here; here = here->behind)
+		if (slice_equal(here->id, ev->id))
+			return false;
+	return true;
+}
+
 void window_admit(struct window *w, struct event *ev)
 {
-	struct lane *l = lane_of(w, ev->entity);
+	struct lane *l = lane_of(w, ev->lane_key);
 
 	ev->lane = l;
 	ev->place = l->next_place++;

@@ -1,8 +1,9 @@
 /* What a worker has in flight: which rows may go to which sink now, and which may be settled.
  *
- * Each entity has a *lane*: its rows in order. A row passes the sinks ("stages") one after the other; inside a lane no
- * row enters a stage before the row ahead of it has, and none is delivered before the row ahead of it is. So whatever
- * order outcomes come in, what the reader settles is always the front part of a lane.
+ * Each entity has a *lane*: its rows in order; where no order is kept, each row has one of its own. A row passes the sinks
+ * ("stages") one after the other; inside a lane no row enters a stage before the row ahead of it has, and none is delivered
+ * before the row ahead of it is. So whatever order outcomes come in, what the reader settles is always the front part of a
+ * lane.
  *
  * A row that fails stops its lane: what is ready is called back, what is submitted is waited for, and then either the
  * lane is sent again from the failed row on, or the failed row and all behind it leave the window unsettled. What a sink
@@ -61,6 +62,10 @@ void window_init(struct window *w, uint32_t n_stages, const bool keeps_order[]);
 /* Every event must have left before. */
 void window_release(struct window *w);
 
+/* For readers that read on while earlier rows are in flight. False when the row stands behind one that is being held back
+ * and must not pass it, or, where it may have been read before (`again`), when it is here already. */
+bool window_takes(const struct window *w, const struct event *ev, bool again);
+
 /* Takes a row in, behind those of its entity that are here. */
 void window_admit(struct window *w, struct event *ev);
 
@@ -91,7 +96,9 @@ void window_return(struct event_list *to, struct event_list back);
  * orphans until their outcome. */
 void window_abandon(struct window *w);
 
-/* Calls `visit` with the entity of each lane, except those that end with what is being settled. */
-void window_each_lane(const struct window *w, void (*visit)(void *arg, struct slice entity), void *arg);
+/* Calls `visit` with every row that is here, orphans left out. */
+void window_each_event(const struct window *w, void (*visit)(void *arg, const struct event *ev), void *arg);
+/* Calls `visit` with the key of each lane, except those that end with what is being settled. */
+void window_each_lane(const struct window *w, void (*visit)(void *arg, struct slice lane_key), void *arg);
 
 #endif

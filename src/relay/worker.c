@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,8 @@ struct worker {
 	uint32_t n_sinks;
 	struct limiter failures;
 	struct error why_broken;                /* written before `broken` is set */
+	pthread_mutex_t state_lock;
+	struct worker_state state;              /* as of the last turn; guarded by state_lock */
 
 	_Atomic bool ready, broken, ended;
 	_Atomic int64_t last_turn_ms;
@@ -51,6 +54,8 @@ struct worker *worker_new(struct outbox *o)
 	mailbox_init(&w->mailbox);
 	window_init(&w->window, w->n_sinks, keeps_order);
 	w->number = bell_add_worker(&o->bell, &w->mailbox);
+	pthread_mutex_init(&w->state_lock, NULL);
+	w->state.number = w->number;
 	atomic_init(&w->drain_deadline_ms, CLOCK_NEVER);
 	feed_init(&w->feed,
 		  &(struct feed_env){
@@ -60,10 +65,15 @@ struct worker *worker_new(struct outbox *o)
 				      .table = o->table,
 				      .purpose = "worker",
 				      .interrupt_fd = w->mailbox.fd,
-				      .hand = &o->hand },
+				      .bell = &o->bell,
+				      .shared = o->shared,
+				      .hand = &o->hand,
+				      .node = o->node,
+				      .worker = w->number },
 			  .route = o->route,
 			  .bell = &o->bell,
 			  .worker = w->number,
+			  .node = o->node->name,
 			  .outcomes = &w->mailbox,
 			  .seed = random_seed(),
 		  },
@@ -161,6 +171,17 @@ static void submit_ready(struct worker *w)
 	}
 }
 
+/* Others may be publishing the same rows by now: what has not left is better dropped. */
+static void recall_lost(struct worker *w)
+{
+	if (!w->feed.recall)
+		return;
+	w->feed.recall = false;
+	for (uint32_t i = 0; w->sinks_open && i < w->n_sinks; i++)
+		if (w->drivers[i]->recall)
+			w->drivers[i]->recall(w->sinks[i]);
+}
+
 /* --- the loop ------------------------------------------------------------------------------------------------- */
 
 static void wait_for_something(struct worker *w, int64_t deadline_ms, int64_t now)
@@ -186,6 +207,26 @@ static void wait_for_something(struct worker *w, int64_t deadline_ms, int64_t no
 	poll(fds, n, (int)MAX(MIN(deadline_ms - now, LONGEST_WAIT_MS), 0));
 }
 
+static const char *condition(const struct worker *w)
+{
+	const struct reader_driver *driver = w->outbox->reader;
+
+	return feed_connected(&w->feed) && driver->condition ? driver->condition(w->feed.reader) : NULL;
+}
+
+/* Once a turn, so that rows pay nothing for being watched. */
+static void show_state(struct worker *w)
+{
+	pthread_mutex_lock(&w->state_lock);
+	w->state.connected = feed_connected(&w->feed);
+	w->state.condition = condition(w);
+	snprintf(w->state.error, sizeof(w->state.error), "%s", w->state.connected ? "" : w->feed.why_lost.message);
+	w->state.entities = w->window.n_lanes;
+	w->state.rows = w->window.rows;
+	w->state.counts = w->feed.counts;
+	pthread_mutex_unlock(&w->state_lock);
+}
+
 /* One round. False when the worker is to end. */
 static bool turn(struct worker *w)
 {
@@ -194,11 +235,13 @@ static bool turn(struct worker *w)
 	atomic_store_explicit(&w->last_turn_ms, now, memory_order_relaxed);
 	if (stop_at != CLOCK_NEVER)
 		feed_drain(&w->feed);
+	feed_wake(&w->feed, now);
 	take_outcomes(w, now);
 	for (uint32_t i = 0; w->sinks_open && i < w->n_sinks; i++)
 		if (w->drivers[i]->pump)
 			w->drivers[i]->pump(w->sinks[i], now);
 	feed_turn(&w->feed, now, &deadline);
+	recall_lost(w);
 	if (!w->sinks_open && feed_connected(&w->feed))
 		open_sinks(w);
 	if (w->feed.refused.kind != ERROR_NONE)
@@ -209,6 +252,7 @@ static bool turn(struct worker *w)
 		submit_ready(w);
 	if (stop_at != CLOCK_NEVER && (feed_idle(&w->feed) || now >= stop_at))
 		return false;
+	show_state(w);
 	wait_for_something(w, deadline, now);
 	return true;
 }
@@ -265,6 +309,13 @@ int64_t worker_last_turn_ms(const struct worker *w)
 	return atomic_load_explicit(&w->last_turn_ms, memory_order_relaxed);
 }
 
+void worker_snapshot(struct worker *w, struct worker_state *ret)
+{
+	pthread_mutex_lock(&w->state_lock);
+	*ret = w->state;
+	pthread_mutex_unlock(&w->state_lock);
+}
+
 void worker_drain(struct worker *w, int64_t deadline_ms)
 {
 	atomic_store(&w->drain_deadline_ms, deadline_ms);
@@ -274,10 +325,10 @@ void worker_drain(struct worker *w, int64_t deadline_ms)
 void worker_join(struct worker *w, struct worker_totals *totals)
 {
 	pthread_join(w->thread, NULL);
-	totals->claimed += w->feed.claimed;
-	totals->settled += w->feed.settled;
-	totals->claims += w->feed.claims;
-	totals->empty_claims += w->feed.empty_claims;
+	totals->claimed += w->feed.counts.claimed;
+	totals->settled += w->feed.counts.settled;
+	totals->claims += w->feed.counts.claims;
+	totals->empty_claims += w->feed.counts.empty_claims;
 }
 
 void worker_free(struct worker *w)
@@ -294,5 +345,6 @@ void worker_free(struct worker *w)
 	if (w->window.rows == 0)
 		window_release(&w->window);
 	mailbox_release(&w->mailbox);
+	pthread_mutex_destroy(&w->state_lock);
 	free(w);
 }

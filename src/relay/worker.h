@@ -10,9 +10,11 @@
 #include <stdint.h>
 
 #include "config/config.h"
+#include "keep/node.h"
 #include "pg/table.h"
 #include "read/reader.h"
 #include "relay/bell.h"
+#include "relay/feed.h"
 #include "relay/route.h"
 #include "sink/sink.h"
 
@@ -23,15 +25,28 @@ struct outbox {
 	const struct outbox_config *config;
 	const struct database_config *database;
 	const struct reader_driver *reader;
+	struct node *node;                      /* this process among others */
 	struct route *route;
 	struct table *table;
 	struct bell bell;
 	struct hand hand;
+	struct shared *shared;                  /* the reader's own; NULL: it has none */
 	struct sink_target **targets;           /* one per configured sink, in order */
 };
 
 struct worker_totals {
 	uint64_t claimed, settled, claims, empty_claims;
+};
+
+/* What a worker holds and has done, for `postrider status`. */
+struct worker_state {
+	uint32_t number;
+	bool connected;
+	const char *condition;                  /* "standby"; NULL: it works as all do */
+	char error[sizeof((struct error){ 0 }.message)]; /* why it is not connected; "": it is, or has not tried yet */
+	uint32_t entities;                      /* held */
+	uint32_t rows;                          /* in flight */
+	struct feed_counts counts;
 };
 
 /* Called by the supervisor. */
@@ -44,6 +59,8 @@ int64_t worker_last_turn_ms(const struct worker *w);    /* for the watchdog: whe
 /* Claim no more; end when everything claimed is settled, or at the deadline. */
 void worker_drain(struct worker *w, int64_t deadline_ms);
 bool worker_ended(const struct worker *w);
+/* As of its last turn. Any thread. */
+void worker_snapshot(struct worker *w, struct worker_state *ret);
 void worker_join(struct worker *w, struct worker_totals *totals);
 /* After its sinks' targets are closed: until then they may still hold its rows. */
 void worker_free(struct worker *w);

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -277,6 +278,23 @@ static void pump_connection(struct append *a, int64_t now_ms)
 		conclude(a, now_ms);
 	if (a->conn && PQstatus(a->conn) == CONNECTION_BAD)
 		lose_connection(a, now_ms);
+}
+
+void append_recall(struct append *a)
+{
+	struct error why;
+
+	error_set(&why, ERROR_LOST, "not stored: the claim on its entity is gone");
+	if (a->unflushed) {
+		/* The server commits no half of a statement. Closing would still send the other half if it can. */
+		shutdown(PQsocket(a->conn), SHUT_RDWR);
+		outcomes_fail(a->outcomes, a->events + a->at, a->count - a->at, &why);
+		forget_set(a);
+		pg_closep(&a->conn);
+	} else if (a->one_by_one && a->at + 1 < a->count) {
+		outcomes_fail(a->outcomes, a->events + a->at + 1, a->count - a->at - 1, &why);
+		a->count = a->at + 1;
+	}
 }
 
 void append_pump(struct append *a, int64_t now_ms)

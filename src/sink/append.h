@@ -52,6 +52,8 @@ void append_release(struct append *a);
 uint32_t append_submit(struct append *a, struct event *const events[], uint32_t n, int64_t now_ms);
 int append_pollfd(const struct append *a, short *ret_events, int64_t *ret_deadline_ms);
 void append_pump(struct append *a, int64_t now_ms);
+/* As recall of a sink. A statement that was sent goes on; one that is not sent as a whole takes its connection with it. */
+void append_recall(struct append *a);
 
 /* Connects if need be, without an event to append: `store` is known after that. Returns whether it is known now; while
  * it is not, a failed attempt takes the first event as append_submit does: *ret_taken. */

@@ -5,13 +5,17 @@
  * the rest of its entity back meanwhile, so the two never carry rows of one entity at the same time. */
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/finding.h"
 #include "base/mem.h"
 #include "sink/kafka_producer.h"
 #include "sink/outcome.h"
 #include "sink/sink.h"
 
-enum { PROBE_MS = 5000 };
+enum {
+	PROBE_MS = 5000,
+	MEND_EVERY_MS = 5,
+};
 
 struct sink_target {
 	const struct sink_config *config;
@@ -22,6 +26,7 @@ struct sink_target {
 struct sink {
 	struct sink_target *target;
 	struct outcomes outcomes;
+	struct producer_user bulk, careful;
 };
 
 static void kafka_target_close(struct sink_target *t)
@@ -72,6 +77,7 @@ static bool kafka_open(struct sink_target *t, const struct sink_env *env, struct
 	*ret = mem_new(struct sink);
 	(*ret)->target = t;
 	(*ret)->outcomes.box = env->outcomes;
+	(*ret)->bulk.outcomes = (*ret)->careful.outcomes = &(*ret)->outcomes;
 	return true;
 }
 
@@ -96,9 +102,10 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 
 	while (taken < n && !outcomes_unread(&s->outcomes)) {
 		uint32_t run = run_of(events + taken, n - taken);
-		struct producer *p = events[taken]->alone ? s->target->careful : s->target->bulk;
+		bool alone = events[taken]->alone;
 		struct error err;
-		uint32_t got = producer_submit(p, events + taken, run, &err);
+		uint32_t got = producer_submit(alone ? s->target->careful : s->target->bulk, alone ? &s->careful : &s->bulk,
+					       events + taken, run, &err);
 
 		taken += got;
 		if (err.kind != ERROR_NONE)
@@ -109,10 +116,25 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 	return taken;
 }
 
-static void kafka_pump(struct sink *s, int64_t now_ms _unused_)
+/* While a producer is being replaced it takes nothing, and a worker without rows there is told by nobody when it does. */
+static int kafka_pollfd(const struct sink *s, short *ret_events _unused_, int64_t *ret_deadline_ms)
 {
-	producer_mend(s->target->bulk);
-	producer_mend(s->target->careful);
+	bool mends = producer_mends(s->target->bulk) || producer_mends(s->target->careful);
+
+	*ret_deadline_ms = mends ? clock_ms() + MEND_EVERY_MS : CLOCK_NEVER;
+	return -1;
+}
+
+static void kafka_pump(struct sink *s, int64_t now_ms)
+{
+	producer_mend(s->target->bulk, now_ms);
+	producer_mend(s->target->careful, now_ms);
+}
+
+static void kafka_recall(struct sink *s)
+{
+	producer_recall(s->target->bulk);
+	producer_recall(s->target->careful);
 }
 
 const struct sink_driver sink_kafka = {
@@ -125,5 +147,7 @@ const struct sink_driver sink_kafka = {
 	.open = kafka_open,
 	.close = kafka_close,
 	.submit = kafka_submit,
+	.pollfd = kafka_pollfd,
 	.pump = kafka_pump,
+	.recall = kafka_recall,
 };

@@ -1,8 +1,9 @@
-/* One librdkafka producer, and another in its place when it has failed for good.
+/* A producer for Kafka: one librdkafka client (kafka_handle.h), and another in its place when it has failed for good or
+ * was recalled.
  *
- * Any thread may produce. Delivery reports come on librdkafka's background thread and go straight to the mailbox of the
- * event they are about. An idempotent producer that met an error it cannot repair in order ("fatal") is purged and
- * replaced: what it had outstanding comes back as lost and is sent again, in order. */
+ * Any thread may produce. An idempotent client that met an error it cannot repair in order ("fatal") stops. What it had
+ * outstanding comes back; only then is it replaced, and a worker may submit to the new one only when it has read what the
+ * old one gave back: otherwise a row would overtake an earlier one of its entity whose failure lies in the mailbox. */
 #ifndef POSTRIDER_SINK_KAFKA_PRODUCER_H
 #define POSTRIDER_SINK_KAFKA_PRODUCER_H
 
@@ -13,8 +14,15 @@
 #include "config/config.h"
 #include "relay/event.h"
 #include "sink/kafka_limits.h"
+#include "sink/outcome.h"
 
 struct producer;
+
+/* One worker at a producer; belongs to the worker's thread. */
+struct producer_user {
+	struct outcomes *outcomes;
+	uint32_t failures;              /* of the producer, as far as the worker was told to read its mailbox */
+};
 
 /* Neither connects nor waits. `one_by_one`: see kafka_conf.h; refusals are then final, otherwise the event is marked to
  * travel alone and comes back as lost. Such a producer costs nothing until it is given an event. */
@@ -25,9 +33,15 @@ void producer_close(struct producer *p);
 
 /* Takes the first 0 to n events; their payload is borrowed until the outcome. It stops at one that it refuses for good:
  * then err->kind says so, otherwise that is ERROR_NONE. */
-uint32_t producer_submit(struct producer *p, struct event *const events[], uint32_t n, struct error *err);
-/* Ends a producer that failed; the next submit makes another. To be called often; costs nothing when all is well. */
-void producer_mend(struct producer *p);
+uint32_t producer_submit(struct producer *p, struct producer_user *user, struct event *const events[], uint32_t n,
+			 struct error *err);
+/* Drops what has not left, whoever submitted it: it comes back as lost. What is on the wire is awaited. Returns at once,
+ * and takes nothing until all outcomes are in. */
+void producer_recall(struct producer *p);
+/* Ends a client that has stopped and is drained; the next submit makes another. Never waits, so it is to be called often:
+ * when producer_mends, every few milliseconds. Costs nothing when all is well. */
+void producer_mend(struct producer *p, int64_t now_ms);
+bool producer_mends(struct producer *p);
 
 /* For `check`: asks the brokers for `topic`, or just for themselves when it is NULL. */
 bool producer_probe(struct producer *p, const char *topic, int timeout_ms, int *ret_partitions, struct error *err);

@@ -25,6 +25,11 @@ void outcomes_fail(struct outcomes *o, struct event *const events[], uint32_t n,
 	post(o, events, n);
 }
 
+void outcomes_failed_elsewhere(struct outcomes *o)
+{
+	o->failed = true;
+}
+
 bool outcomes_unread(struct outcomes *o)
 {
 	if (o->failed && !atomic_load_explicit(&o->box->newest, memory_order_relaxed))

@@ -19,6 +19,8 @@ struct outcomes {
 void outcomes_deliver(struct outcomes *o, struct event *const events[], uint32_t n);
 /* Each event gets its own copy of `why`. */
 void outcomes_fail(struct outcomes *o, struct event *const events[], uint32_t n, const struct error *why);
+/* Another thread has posted a failure to the box, or may have. */
+void outcomes_failed_elsewhere(struct outcomes *o);
 /* True while the worker may not know of a failure yet. */
 bool outcomes_unread(struct outcomes *o);
 

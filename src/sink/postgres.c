@@ -141,6 +141,12 @@ static void postgres_pump(struct sink *s, int64_t now_ms)
 		append_rest(&s->append);
 }
 
+/* A ride keeps nothing: what it acknowledged is in the window, which the claims' end has emptied. */
+static void postgres_recall(struct sink *s)
+{
+	append_recall(&s->append);
+}
+
 static bool postgres_rides(const struct sink *s)
 {
 	return s->rides;
@@ -235,6 +241,7 @@ const struct sink_driver sink_postgres = {
 	.submit = postgres_submit,
 	.pollfd = postgres_pollfd,
 	.pump = postgres_pump,
+	.recall = postgres_recall,
 	.rides = postgres_rides,
 	.ride = postgres_ride,
 };

@@ -55,6 +55,9 @@ struct sink_driver {
 	/* Descriptor to wait on and for what, or -1; and when pump wants to run at the latest. NULL: never. */
 	int (*pollfd)(const struct sink *, short *ret_events, int64_t *ret_deadline_ms);
 	void (*pump)(struct sink *, int64_t now_ms);
+	/* The claims under which this sink's events were submitted are gone. What has not left is dropped; its outcome
+	 * (ERROR_LOST) comes through the mailbox as always. Does not wait. NULL: nothing is ever kept back. */
+	void (*recall)(struct sink *);
 
 	/* SINK_RIDES: true when this one does. Its events are acknowledged at once, and before the reader settles them
 	 * it queues its writes on the reader's connection (in pipeline mode, inside the settling transaction) and says

@@ -188,6 +188,36 @@ static void stdout_pump(struct sink *s, int64_t now_ms)
 		s->again_ms = CLOCK_NEVER;
 }
 
+/* Where the line ends that is partly written, or where the next one begins when none is. */
+static size_t end_of_begun(const struct sink *s, uint32_t *ret_lines)
+{
+	uint32_t lines = 0;
+	size_t end = 0;
+
+	while (lines < s->count && end < s->lines.done)
+		end = s->ends[lines++];
+	*ret_lines = lines;
+	return end;
+}
+
+/* A line that is begun is completed, because what follows it in the file would be part of it otherwise. */
+static void stdout_recall(struct sink *s)
+{
+	struct error why;
+	uint32_t begun;
+
+	if (s->count == 0)
+		return;
+	error_set(&why, ERROR_LOST, "not written: the claim on its entity is gone");
+	s->lines.text.len = end_of_begun(s, &begun);
+	outcomes_fail(&s->outcomes, s->taken + begun, s->count - begun, &why);
+	s->count = begun;
+	if (s->lines.done == s->lines.text.len) {
+		output_abandon(&s->target->output, s, &s->lines);
+		conclude(s, NULL);
+	}
+}
+
 extern const struct sink_driver sink_stdout;
 const struct sink_driver sink_stdout = {
 	.name = "stdout",
@@ -201,4 +231,5 @@ const struct sink_driver sink_stdout = {
 	.submit = stdout_submit,
 	.pollfd = stdout_pollfd,
 	.pump = stdout_pump,
+	.recall = stdout_recall,
 };

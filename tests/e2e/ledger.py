@@ -11,11 +11,12 @@ import time
 
 import psycopg
 
-from tests.e2e.checker import Arrival, Entry
+from tests.e2e.checker import Arrival, Entry, Remains
 
 SCHEMA = """
 CREATE TABLE public.entity (id text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
-CREATE TABLE public.ledger (entity text NOT NULL, seq bigint NOT NULL, message_id uuid PRIMARY KEY);
+CREATE TABLE public.ledger (entity text NOT NULL, seq bigint NOT NULL, message_id uuid PRIMARY KEY,
+    at timestamptz NOT NULL DEFAULT clock_timestamp());
 """
 
 
@@ -42,24 +43,40 @@ def write_backlog(connection, rows):
 
 
 def read(connection):
-    """What has been committed so far."""
-    rows = connection.execute("SELECT entity, seq, message_id::text FROM public.ledger").fetchall()
+    """What has been committed so far, with the time just before each commit."""
+    rows = connection.execute(
+        "SELECT entity, seq, message_id::text, extract(epoch FROM at)::float8 FROM public.ledger").fetchall()
     return [Entry(*row) for row in rows]
 
 
+def remains(connection, table="public.outbox"):
+    """What the relays have left in the database."""
+    rows = connection.execute(f"SELECT message_id::text FROM {table}").fetchall()
+    held = connection.execute("SELECT entity FROM postrider.retry").fetchall()
+    return Remains(frozenset(row[0] for row in rows), tuple(row[0] for row in held))
+
+
 def arrivals(records):
-    """What a consumer read from a topic, as the checker wants it."""
+    """What a consumer read from a topic, as the checker wants it. The header `relay`, if it is there, is the claim."""
     return [
-        Arrival(record.key.decode(), json.loads(record.value)["seq"], record.header("id").decode(), record.partition)
+        Arrival(record.key.decode(), json.loads(record.value)["seq"], record.header("id").decode(), record.partition,
+                record.timestamp / 1000, _claim(record))
         for record in records]
 
 
-def event_store(connection, table="postrider.event"):
-    """What arrived in an event store; the version must be the number that the application gave."""
-    rows = connection.execute(
-        f"SELECT entity_id, version, (payload->>'seq')::bigint, message_id FROM {table} ORDER BY position").fetchall()
-    assert all(version == seq for _, version, seq, _ in rows), [row for row in rows if row[1] != row[2]][:5]
-    return [Arrival(entity, seq, message_id) for entity, _, seq, message_id in rows]
+def _claim(record):
+    return next((value.decode() for name, value in record.headers if name == "relay"), None)
+
+
+def event_store(connection, table="postrider.event", ordered=True):
+    """What arrived in an event store. Where order is kept, the version must be the number that the application gave."""
+    rows = connection.execute(f"""
+        SELECT entity_id, version, (payload->>'seq')::bigint, message_id, extract(epoch FROM stored_at)::float8,
+            headers->>'relay'
+        FROM {table} ORDER BY position""").fetchall()
+    wrong = [row for row in rows if row[1] != row[2]]
+    assert not (ordered and wrong), wrong[:5]
+    return [Arrival(entity, seq, message_id, None, time, claim) for entity, _, seq, message_id, time, claim in rows]
 
 
 def write_one(connection, entity, late=0.0, table="public.outbox"):
@@ -78,6 +95,21 @@ def write_one_freely(connection, entity, late=0.0, table="public.outbox"):
         _insert(connection, entity, random.getrandbits(40), table)
         if late:
             time.sleep(late)
+
+
+def write_burst(connection, entity, rows, table="public.outbox"):
+    """One serial transaction with many rows of one entity."""
+    with connection.transaction():
+        (last,) = connection.execute(
+            "UPDATE public.entity SET seq = seq + %s WHERE id = %s RETURNING seq", (rows, entity)).fetchone()
+        connection.execute(f"""
+            WITH events AS (
+                INSERT INTO {table} (entity_type, entity_id, event_type, payload)
+                SELECT 'order', %(entity)s, 'changed', json_build_object('seq', n)
+                FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n ORDER BY n
+                RETURNING entity_id, (payload->>'seq')::bigint, message_id)
+            INSERT INTO public.ledger SELECT * FROM events""",
+            {"entity": entity, "first": last - rows + 1, "last": last})
 
 
 def _insert(connection, entity, seq, table):

@@ -194,6 +194,22 @@ def test_check_says_how_to_grant_what_is_missing(database, tmp_path):
     pytest.fail(done.stdout)
 
 
+@pytest.mark.parametrize("privilege, relation", [
+    ("SELECT", "sharding"), ("UPDATE", "node"), ("DELETE", "claim"), ("INSERT", "shard"), ("DELETE", "shard_member"),
+    ("UPDATE", "retry")])
+def test_check_misses_each_right_in_our_own_schema(database, tmp_path, privilege, relation):
+    role = f"weak_{database.name}"
+    database.execute(f"CREATE ROLE {role} LOGIN")
+    owner = write_config(tmp_path / "owner.yaml", settings(database.dsn, {"type": "stdout"}))
+    assert postrider("init", "-c", owner, "--role", role).returncode == 0
+    content = settings(database.server.dsn(database.name, role), {"type": "stdout"})
+    assert checked(content, tmp_path).returncode == 0
+    database.execute(f"REVOKE {privilege} ON postrider.{relation} FROM {role}")
+    done = checked(content, tmp_path)
+    assert done.returncode == 1
+    assert f"lacks {privilege} ON postrider.{relation}\n" in done.stdout, done.stdout
+
+
 def follow(fixes, database, tmp_path):
     """Does what the fixes say: SQL, or `postrider init` with flags."""
     owner = write_config(tmp_path / "owner.yaml", settings(database.dsn, {"type": "postgres"}))

@@ -1,6 +1,6 @@
 """Real servers on loopback for tests, demo and benchmarks.
 
-    from tests.servers import Postgres, Kafka, PgBouncer
+    from tests.servers import Postgres, Kafka, PgBouncer, Toxiproxy
 
     with Postgres(version=18) as pg, Kafka() as kafka:
         ...
@@ -12,5 +12,7 @@ from .common import ServerError, ServerMissing, servers_required, exit_on_signal
 from .kafka import Kafka
 from .pgbouncer import PgBouncer
 from .postgres import Postgres
+from .toxiproxy import Toxiproxy
 
-__all__ = ["Kafka", "PgBouncer", "Postgres", "ServerError", "ServerMissing", "exit_on_signals", "servers_required"]
+__all__ = ["Kafka", "PgBouncer", "Postgres", "ServerError", "ServerMissing", "Toxiproxy", "exit_on_signals",
+           "servers_required"]

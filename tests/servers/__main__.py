@@ -2,7 +2,7 @@
 
 import sys
 
-from . import kafka, postgres
+from . import kafka, postgres, toxiproxy
 from .common import ServerMissing
 
 
@@ -10,7 +10,7 @@ def main():
     if sys.argv[1:] != ["fetch"]:
         sys.exit("usage: python -m tests.servers fetch")
     missing = False
-    for fetch in (postgres.fetch_18, kafka.fetch):
+    for fetch in (postgres.fetch_18, kafka.fetch, toxiproxy.fetch):
         try:
             fetch()
         except ServerMissing as error:

@@ -28,18 +28,23 @@ class Kafka(Server):
     `listener` is "plain", or "sasl_ssl" for TLS with SCRAM: then `username`, `password` and `ca_file` are what a client
     needs, and `other_ca_file` is a CA that did not sign the certificate. `bootstrap` is the address of that listener.
     `admin_bootstrap` is plaintext without authentication in both cases. `settings` go into server.properties.
+    `proxy_port` is where a proxy will listen that leads to `proxied_port`: clients that come that way are sent back to
+    it, and stay behind the proxy. `java_options` go to the virtual machine.
     """
 
     name = "Kafka"
     ready_within = 60
 
-    def __init__(self, listener="plain", settings=None, heap="512m"):
+    def __init__(self, listener="plain", settings=None, heap="512m", proxy_port=None, java_options=()):
         super().__init__()
         if listener not in ("plain", "sasl_ssl"):
             raise ValueError(f"listener is plain or sasl_ssl, not {listener}")
         self.listener = listener
         self.settings = settings or {}
         self.heap = heap
+        self.java_options = java_options
+        self.proxy_port = proxy_port
+        self.proxied_port = None
         self.username = "relay" if listener == "sasl_ssl" else None
         self.password = "relay-secret" if listener == "sasl_ssl" else None
         self.ca_file = self.other_ca_file = None
@@ -50,6 +55,7 @@ class Kafka(Server):
         self.jars = fetch()
         self.port = self.admin_port = free_port()
         self.controller_port = free_port()
+        self.proxied_port = free_port() if self.proxy_port else None
         if self.listener == "sasl_ssl":
             self.port = free_port()
             self._make_certificates()
@@ -60,7 +66,7 @@ class Kafka(Server):
 
     def command(self):
         self._write_properties()
-        return self._java("kafka.Kafka", self.properties, options=[f"-Xmx{self.heap}", f"-Xms{self.heap}"])
+        return self._java("kafka.Kafka", self.properties, options=[f"-Xmx{self.heap}", f"-Xms{self.heap}", *self.java_options])
 
     def is_ready(self):
         # The log is new at each start: see _spawn.
@@ -104,7 +110,12 @@ class Kafka(Server):
         listeners = {"ADMIN": ("PLAINTEXT", self.admin_port), "CONTROLLER": ("PLAINTEXT", self.controller_port)}
         if self.listener == "sasl_ssl":
             listeners["CLIENT"] = ("SASL_SSL", self.port)
+        if self.proxy_port:
+            listeners["PROXIED"] = ("PLAINTEXT", self.proxied_port)
         addresses = {name: f"{name}://127.0.0.1:{port}" for name, (_, port) in listeners.items()}
+        advertised = {name: text for name, text in addresses.items() if name != "CONTROLLER"}
+        if self.proxy_port:
+            advertised["PROXIED"] = f"PROXIED://127.0.0.1:{self.proxy_port}"
         properties = {
             "process.roles": "broker,controller",
             "node.id": 1,
@@ -112,7 +123,7 @@ class Kafka(Server):
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "ADMIN",
             "listeners": ",".join(addresses.values()),
-            "advertised.listeners": ",".join(text for name, text in addresses.items() if name != "CONTROLLER"),
+            "advertised.listeners": ",".join(advertised.values()),
             "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, (kind, _) in listeners.items()),
             "log.dirs": self.workdir / "data",
             "auto.create.topics.enable": "false",

@@ -29,15 +29,15 @@ static void wrong_files_are_told_with_their_place(void **state _unused_)
 		/* Keys. */
 		{ "databse: {}\n" OUTBOX SINK, "f.yaml:1:1: unknown key \"databse\"; did you mean `database`?\n" },
 		{ "zzz: 1\n" OUTBOX SINK,
-		  "f.yaml:1:1: unknown key \"zzz\"; known are node, stop_timeout, log, database, outboxes\n" },
+		  "f.yaml:1:1: unknown key \"zzz\"; known are node, heartbeat, stop_timeout, log, database, outboxes\n" },
 		{ "log: {levl: info}\n" OUTBOX SINK, "f.yaml:1:7: unknown key \"levl\"; did you mean `level`?\n" },
 		{ OUTBOX "    wrokers: 4\n" SINK, "f.yaml:3:5: unknown key \"wrokers\"; did you mean `workers`?\n" },
 		{ OUTBOX "    route: {\"to\\npic\": x}\n" SINK,
 		  "f.yaml:3:13: unknown key \"to\\u000apic\"; did you mean `topic`?\n" },
 		{ OUTBOX "    route.topic: x\n" SINK,
 		  "f.yaml:3:5: unknown key \"route.topic\"; known are table, preset, reader, workers, batch_size, "
-		  "batch_max, entity_max_rows, in_flight_bytes, poll_interval, wakeup, order_by, columns, route, "
-		  "sinks\n" },
+		  "batch_max, entity_max_rows, in_flight_bytes, settle, lease, order, poll_interval, wakeup, order_by, "
+		  "shards, columns, route, sinks\n" },
 		{ "node: a\nlog: {}\nnode: b\n" OUTBOX SINK, "f.yaml:3:1: key \"node\" is given twice; the first is at "
 		"line 1\n" },
 		{ OUTBOX SINK "  orders:\n" SINK,

@@ -293,6 +293,70 @@ static void nothing_is_taken_while_a_failure_is_unread(void **state _unused_)
 	fixture_close(&f);
 }
 
+/* Turns the loop until an outcome is there; the mailbox stays as it is. */
+static void await_outcome(struct fixture *f)
+{
+	int64_t give_up_ms = clock_ms() + 20000;
+
+	while (!atomic_load(&f->box.newest)) {
+		turn(f);
+		assert_true(clock_ms() < give_up_ms);
+	}
+}
+
+static void a_recall_drops_what_was_to_be_sent_one_by_one(void **state _unused_)
+{
+	static const enum error_kind kinds[] = { ERROR_NONE, ERROR_REJECTED, ERROR_LOST, ERROR_LOST };
+	struct event events[] = { event_of("1", "a", GOOD), event_of("2", "b", BAD), event_of("3", "c", GOOD),
+				  event_of("4", "d", GOOD) };
+	struct fixture f;
+
+	fixture_open(&f, "jsonb", NULL);
+	while (sink_postgres.submit(f.sink, (struct event *[]){ &events[0], &events[1], &events[2], &events[3] }, 4) == 0)
+		turn(&f);
+	await_outcome(&f);              /* of the first one; the second is under way */
+	assert_ptr_equal(mailbox_take(&f.box), &events[0]);
+	sink_postgres.recall(f.sink);
+	assert_ptr_equal(mailbox_take(&f.box), &events[2]);
+	await_outcome(&f);
+	assert_ptr_equal(mailbox_take(&f.box), &events[1]);
+	assert_kinds(events, 4, kinds);
+	assert_answer(&f, STORED, "1:a:1");
+	/* Nothing is under way, and nothing is left behind. */
+	sink_postgres.recall(f.sink);
+	deliver(&f, &events[2], 2);
+	assert_all_delivered(&events[2], 2);
+	assert_answer(&f, STORED, "1:a:1 3:c:1 4:d:1");
+	fixture_close(&f);
+}
+
+static void a_recall_takes_back_a_statement_that_is_not_sent_as_a_whole(void **state _unused_)
+{
+	size_t len = 64 << 20;
+	_cleanup_(mem_freep) char *large = mem_alloc(len);
+	struct event first = event_of("1", "a", GOOD), ev;
+	int64_t deadline;
+	struct fixture f;
+	short want = 0;
+
+	memset(large, 'x', len);
+	ev = event_of("2", "a", (struct slice){ large, len });
+	fixture_open(&f, "text", NULL);
+	deliver(&f, &first, 1);
+	assert_int_equal(sink_postgres.submit(f.sink, (struct event *[]){ &ev }, 1), 1);
+	sink_postgres.pollfd(f.sink, &want, &deadline);
+	assert_true(want & POLLOUT);
+	sink_postgres.recall(f.sink);
+	assert_ptr_equal(mailbox_take(&f.box), &ev);
+	assert_kinds(&ev, 1, (enum error_kind[]){ ERROR_LOST });
+	ev.payload = GOOD;
+	deliver(&f, &ev, 1);
+	assert_all_delivered(&ev, 1);
+	assert_answer(&f, STORED, "1:a:1 2:a:2");
+	assert_answer(&f, "SELECT length(payload)::text FROM " STORE " WHERE message_id = '2'", "8");
+	fixture_close(&f);
+}
+
 static void many_events_go_in_several_statements(void **state _unused_)
 {
 	static struct event events[EVENTS_MAX];
@@ -583,6 +647,8 @@ int main(void)
 		cmocka_unit_test(text_and_jsonb_take_their_payloads),
 		cmocka_unit_test(only_the_bad_row_is_rejected_and_no_later_one_overtakes_it),
 		cmocka_unit_test(nothing_is_taken_while_a_failure_is_unread),
+		cmocka_unit_test(a_recall_drops_what_was_to_be_sent_one_by_one),
+		cmocka_unit_test(a_recall_takes_back_a_statement_that_is_not_sent_as_a_whole),
 		cmocka_unit_test(many_events_go_in_several_statements),
 		cmocka_unit_test(a_terminated_session_is_an_outage_and_loses_nothing),
 		cmocka_unit_test(a_missing_table_is_reported_by_one_event_per_attempt),

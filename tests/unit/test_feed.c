@@ -45,6 +45,7 @@ struct reply {
 	bool unsettled;
 	enum error_kind why;            /* unsettled because of this */
 	struct retry retry;
+	int64_t look_again_ms;
 };
 
 struct reader {
@@ -181,7 +182,8 @@ static bool fake_receive(struct reader *r, bool *ret_complete, struct answer *re
 		return error_set(err, ERROR_TRANSPORT, "terminating connection due to administrator command");
 	if (!r->busy || !r->replied)
 		return true;
-	*ret = (struct answer){ .settled = !r->reply.unsettled, .exhausted = r->reply.exhausted };
+	*ret = (struct answer){ .settled = !r->reply.unsettled, .exhausted = r->reply.exhausted,
+				.look_again_ms = r->reply.look_again_ms };
 	if (r->reply.unsettled && r->reply.why != ERROR_NONE)
 		error_set(&ret->settle_error, r->reply.why, "could not settle");
 	if (strchr(r->said, '+'))
@@ -197,6 +199,7 @@ static bool fake_receive(struct reader *r, bool *ret_complete, struct answer *re
 
 static struct reader_driver fake_driver = {
 	.name = "fake",
+	.takes_turns = true,
 	.open = fake_open,
 	.close = fake_close,
 	.begin = fake_begin,
@@ -232,6 +235,8 @@ static void prepare(struct scene *s)
 
 	server = (struct reader){ .payload = 10 };
 	fake_driver.entities_max = 0;
+	fake_driver.settles_whole = false;
+	fake_driver.keeps_order = NULL;
 	*s = (struct scene){
 		.outbox = { .name = text("orders"), .batch_size = BATCH_SIZE, .batch_max = BATCH_MAX,
 			    .in_flight_bytes = 1 << 20,
@@ -401,6 +406,66 @@ static void under_a_backlog_a_worker_waits_for_its_turn_to_claim(void **state _u
 	assert_exchange("a1 x1");
 	hand_pass(&s.hand);
 	mailbox_release(&other);
+	scene_close(&s);
+}
+
+static void what_one_transaction_holds_is_settled_whole_and_with_the_next_claim(void **state _unused_)
+{
+	struct event *first;
+	struct scene s;
+
+	scene_open(&s);
+	fake_driver.settles_whole = true;
+	assert_exchange("+10");
+	reply(&s, (struct reply){ .rows = "a1 b1 c1" });
+	refuse(&s, ERROR_REJECTED);
+	assert_int_equal(window_submit(&s.window, 0, &first, 1), 1);
+	deliver(&s);
+	turn(&s);
+	assert_quiet();
+	window_passed(&s.window, first);
+	turn(&s);
+	assert_exchange("c1 b1 !a1(1) +20");
+	/* Rows of a claim that is gone are still with the sink: the next one does not wait for them. */
+	reply(&s, (struct reply){ .rows = "d1" });
+	submit(&s);
+	server.lose_at_receive = true;
+	turn(&s);
+	server.lose_at_receive = false;
+	s.now += 60000;
+	turn(&s);
+	assert_exchange("+40");
+	reply(&s, (struct reply){ .rows = "e1" });
+	deliver(&s);
+	turn(&s);
+	assert_exchange("e1 +80");
+	scene_close(&s);
+}
+
+static bool keeps_no_order(const struct outbox_config *outbox _unused_)
+{
+	return false;
+}
+
+static void without_order_a_refused_row_is_held_alone(void **state _unused_)
+{
+	struct scene s;
+
+	prepare(&s);
+	fake_driver.keeps_order = keeps_no_order;
+	feed_release(&s.feed);
+	feed_init(&s.feed, &(struct feed_env){ .driver = &fake_driver, .reader = s.feed.env.reader, .route = s.route,
+					       .bell = &s.bell, .outcomes = &s.box, .seed = 1 }, &s.window);
+	turn(&s);
+	assert_exchange("+10");
+	reply(&s, (struct reply){ .rows = "a1 a2 a3", .exhausted = true,
+				  .retry = { slice_of("a2"), slice_of("a2"), 4 } });
+	refuse(&s, ERROR_REJECTED);
+	assert_string_equal(first_ready(&s)->key.ptr, "a");
+	assert_int_equal(first_ready(&s)->attempt, 4);
+	deliver(&s);
+	turn(&s);
+	assert_exchange("a2 a3 !a1(1) +10");
 	scene_close(&s);
 }
 
@@ -630,10 +695,10 @@ static void settling_travels_with_the_next_claim(void **state _unused_)
 	deliver(&s);
 	turn(&s);
 	assert_exchange("a1 a2 b1 +10");
-	assert_int_equal(s.feed.settled, 0);
+	assert_int_equal(s.feed.counts.settled, 0);
 	reply(&s, (struct reply){ .exhausted = true });
 	assert_quiet();
-	assert_int_equal(s.feed.settled, 3);
+	assert_int_equal(s.feed.counts.settled, 3);
 	assert_int_equal(s.window.rows, 0);
 	scene_close(&s);
 }
@@ -669,7 +734,7 @@ static void a_settle_that_the_server_could_not_do_now_is_repeated_later_with_the
 		reply(&s, (struct reply){ .unsettled = true, .why = kinds[i], .exhausted = true });
 		assert_quiet();
 		assert_int_equal(s.window.rows, 3);
-		assert_int_equal(s.feed.settled, 0);
+		assert_int_equal(s.feed.counts.settled, 0);
 		assert_in_range(s.deadline, s.now + 100, s.now + 200);
 		s.now = s.deadline - 1;
 		turn(&s);
@@ -678,7 +743,7 @@ static void a_settle_that_the_server_could_not_do_now_is_repeated_later_with_the
 		turn(&s);
 		assert_exchange("a1 a2 b1 +10");
 		reply(&s, (struct reply){ .exhausted = true });
-		assert_int_equal(s.feed.settled, 3);
+		assert_int_equal(s.feed.counts.settled, 3);
 		assert_int_equal(s.window.rows, 0);
 		scene_close(&s);
 	}
@@ -704,6 +769,60 @@ static void waits_between_failing_settles_grow_and_begin_anew_when_it_worked(voi
 	turn(&s);
 	reply(&s, (struct reply){ .unsettled = true, .why = ERROR_TRANSPORT, .exhausted = true });
 	assert_in_range(s.deadline - s.now, 100, 200);
+	scene_close(&s);
+}
+
+static int64_t short_beat_ms(const struct reader_env *env _unused_)
+{
+	return 150;
+}
+
+/* Beats keep what is claimed; the rows themselves wait. */
+static void while_a_failed_settle_waits_there_are_beats(void **state _unused_)
+{
+	struct scene s;
+	int64_t again_at;
+
+	fake_driver.beat_ms = short_beat_ms;
+	scene_open(&s);
+	fake_driver.beat_ms = NULL;
+	assert_exchange("+10");
+	reply(&s, (struct reply){ .rows = "a1 b1", .exhausted = true });
+	deliver(&s);
+	turn(&s);
+	for (int i = 0; i < 4; i++) {
+		assert_exchange("a1 b1 +10");
+		reply(&s, (struct reply){ .unsettled = true, .why = ERROR_TRANSPORT, .exhausted = true });
+		again_at = s.feed.retry_at_ms;
+		while (s.deadline < again_at) {
+			s.now = s.deadline;
+			turn(&s);
+			assert_exchange("");
+			reply(&s, (struct reply){ 0 });
+			assert_int_equal(s.feed.retry_at_ms, again_at);
+			assert_true(s.deadline > s.now);
+		}
+		s.now = s.deadline;
+		turn(&s);
+	}
+	assert_in_range(s.feed.backoff.tries, 4, 4);    /* a beat is no success */
+	reply(&s, (struct reply){ .exhausted = true });
+	assert_int_equal(s.feed.counts.settled, 2);
+	scene_close(&s);
+}
+
+static void a_reader_says_when_to_look_again(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s);
+	assert_exchange("+10");
+	reply(&s, (struct reply){ .exhausted = true, .look_again_ms = 1000 });
+	assert_int_equal(s.deadline, s.now + 1000);
+	s.now = s.deadline;
+	turn(&s);
+	turn(&s);
+	assert_exchange("+10");
 	scene_close(&s);
 }
 
@@ -768,7 +887,7 @@ static void a_refused_settle_is_repeated_row_by_row_and_holds_only_the_row_that_
 	assert_string_equal(settle_except(&s, "a2"),
 			    "[a1 a2 a3 b1 c1 +10] [a1 +10] [a2 +10] [b1 +10] [c1 +10] [!a2(1) +10]");
 	assert_int_equal(s.window.rows, 0);
-	assert_int_equal(s.feed.settled, 3);
+	assert_int_equal(s.feed.counts.settled, 3);
 	assert_in_range(server.hold_delay_ms, 500, 1000);
 	scene_close(&s);
 }
@@ -803,7 +922,7 @@ static void a_single_row_that_settling_refuses_is_held_at_once(void **state _unu
 	turn(&s);
 	assert_string_equal(settle_except(&s, "a1"), "[a1 +10] [!a1(1) +10]");
 	assert_int_equal(s.window.rows, 0);
-	assert_int_equal(s.feed.settled, 0);
+	assert_int_equal(s.feed.counts.settled, 0);
 	scene_close(&s);
 }
 
@@ -817,7 +936,7 @@ static void several_refused_rows_are_all_found(void **state _unused_)
 	turn(&s);
 	settle_except(&s, "7");
 	assert_int_equal(s.window.rows, 0);
-	assert_int_equal(s.feed.settled, 2);
+	assert_int_equal(s.feed.counts.settled, 2);
 	assert_string_equal(server.said, "!a7(1) !c7(1) !d7(1) +10");
 	scene_close(&s);
 }
@@ -1149,7 +1268,7 @@ static void a_draining_feed_claims_no_more_and_settles_what_it_has(void **state 
 	assert_false(feed_idle(&s.feed));
 	reply(&s, (struct reply){ 0 });
 	assert_true(feed_idle(&s.feed));
-	assert_int_equal(s.feed.settled, 2);
+	assert_int_equal(s.feed.counts.settled, 2);
 	bell_ring(&s.bell);
 	s.now += WATCHDOG_MS;
 	turn(&s);
@@ -1209,6 +1328,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(claims_grow_while_there_is_more_and_begin_anew_when_there_is_not),
 		cmocka_unit_test(under_a_backlog_a_worker_waits_for_its_turn_to_claim),
+		cmocka_unit_test(what_one_transaction_holds_is_settled_whole_and_with_the_next_claim),
+		cmocka_unit_test(without_order_a_refused_row_is_held_alone),
 		cmocka_unit_test(an_empty_claim_does_not_make_the_next_one_larger),
 		cmocka_unit_test(plenty_is_told_to_another_worker),
 		cmocka_unit_test(a_worker_that_found_nothing_sleeps_until_the_bell_or_the_watchdog),
@@ -1224,6 +1345,8 @@ int main(void)
 		cmocka_unit_test(one_exchange_is_under_way_at_a_time),
 		cmocka_unit_test(a_settle_that_the_server_could_not_do_now_is_repeated_later_with_the_same_rows),
 		cmocka_unit_test(waits_between_failing_settles_grow_and_begin_anew_when_it_worked),
+		cmocka_unit_test(while_a_failed_settle_waits_there_are_beats),
+		cmocka_unit_test(a_reader_says_when_to_look_again),
 		cmocka_unit_test(rows_that_were_not_where_they_had_been_are_settled_again_at_once),
 		cmocka_unit_test(what_was_claimed_beside_a_failing_settle_is_sent_all_the_same),
 		cmocka_unit_test(a_refused_settle_is_repeated_row_by_row_and_holds_only_the_row_that_is_meant),

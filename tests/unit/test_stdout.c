@@ -453,6 +453,89 @@ static void a_pipe_without_a_reader_is_an_outage(void **state _unused_)
 	fixture_close(&f);
 }
 
+/* Reads the pipe to its end while the sink writes; counts lines. */
+static uint32_t drain_lines(struct fixture *f, int fd)
+{
+	static char chunk[65536];
+	uint32_t lines = 0;
+
+	for (int i = 0; i < 100; i++) {
+		ssize_t n = read(fd, chunk, sizeof(chunk));
+
+		for (ssize_t k = 0; k < n; k++)
+			lines += chunk[k] == '\n';
+		sink_stdout.pump(f->sink, clock_ms());
+	}
+	return lines;
+}
+
+static void a_recall_completes_the_line_that_is_begun_and_drops_the_rest(void **state _unused_)
+{
+	char *large = mem_alloc(300000);
+	struct event events[4];
+	struct fixture f;
+	struct error why;
+	uint32_t failed;
+	int fd;
+
+	memset(large, 'x', 299999);
+	events[0] = event_of("1", "1");
+	events[1] = event_of("2", large);
+	events[2] = event_of("3", "1");
+	events[3] = event_of("4", "1");
+	fixture_open(&f, "pipe");
+	fd = open(f.path, O_RDONLY | O_NONBLOCK);
+	assert_int_equal(submit(&f, events, 4), 4);
+	sink_stdout.recall(f.sink);
+	assert_int_equal(delivered(&f.box, &failed, &why), 0);
+	assert_int_equal(failed, 2);
+	assert_int_equal(why.kind, ERROR_LOST);
+	assert_int_equal(drain_lines(&f, fd), 2);
+	assert_delivered(&f, 2);
+	/* A second one finds nothing, and lines go on. */
+	sink_stdout.recall(f.sink);
+	assert_int_equal(submit(&f, &events[2], 1), 1);
+	assert_delivered(&f, 1);
+	assert_int_equal(drain_lines(&f, fd), 1);
+	close(fd);
+	fixture_close(&f);
+	free(large);
+}
+
+static void a_recall_before_the_first_byte_leaves_the_pipe_to_others(void **state _unused_)
+{
+	struct event events[2] = { event_of("1", "1"), event_of("2", "1") }, other = event_of("3", "1");
+	static const char filling[4096];
+	struct mailbox box;
+	struct fixture f;
+	struct sink *second;
+	struct error why;
+	uint32_t failed;
+	int fd, full;
+
+	fixture_open(&f, "pipe");
+	mailbox_init(&box);
+	second = open_sink(&f, &box);
+	fd = open(f.path, O_RDONLY | O_NONBLOCK);
+	full = open(f.path, O_WRONLY | O_NONBLOCK);
+	while (write(full, filling, sizeof(filling)) > 0)
+		;
+	assert_int_equal(submit(&f, events, 2), 2);
+	assert_null(mailbox_take(&f.box));
+	sink_stdout.recall(f.sink);
+	assert_int_equal(delivered(&f.box, &failed, &why), 0);
+	assert_int_equal(failed, 2);
+	assert_int_equal(why.kind, ERROR_LOST);
+	assert_int_equal(drain_lines(&f, fd), 0);
+	assert_int_equal(sink_stdout.submit(second, (struct event *[]){ &other }, 1), 1);
+	assert_ptr_equal(mailbox_take(&box), &other);
+	close(full);
+	close(fd);
+	sink_stdout.close(second);
+	mailbox_release(&box);
+	fixture_close(&f);
+}
+
 enum { WRITERS = 4, LINES = 2000 };
 
 struct writer {
@@ -530,6 +613,8 @@ int main(void)
 		cmocka_unit_test(a_full_disk_fails_what_is_not_written_and_tears_no_later_line),
 		cmocka_unit_test(a_slow_reader_makes_the_sink_wait_without_blocking),
 		cmocka_unit_test(a_pipe_without_a_reader_is_an_outage),
+		cmocka_unit_test(a_recall_completes_the_line_that_is_begun_and_drops_the_rest),
+		cmocka_unit_test(a_recall_before_the_first_byte_leaves_the_pipe_to_others),
 		cmocka_unit_test(workers_write_whole_lines_side_by_side),
 	};
 

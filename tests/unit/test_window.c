@@ -67,7 +67,7 @@ static struct event *name_row(struct scene *s, struct event *ev, const char *nam
 	memcpy(n->name, name, len);
 	n->ev = ev;
 	ev->id = (struct slice){ n->name, len };
-	ev->entity = (struct slice){ n->name, 1 };
+	ev->entity = ev->lane_key = (struct slice){ n->name, 1 };
 	ev->payload = SLICE_LITERAL("payload");
 	return ev;
 }
@@ -313,6 +313,72 @@ static void a_row_that_comes_later_stands_behind_those_of_its_entity(void **stat
 	pass(&s, "a2");
 	assert_submits(&s, 0, "a3");
 	pass(&s, "a3");
+	settle(&s);
+	scene_close(&s);
+}
+
+/* --- rows that are read ahead -------------------------------------------------------------------------------------- */
+
+/* Whether it would be taken in; it is not. */
+static bool takes(struct scene *s, const char *name, bool again)
+{
+	struct event *ev = new_row(s, name);
+	bool taken = window_takes(&s->w, ev, again);
+
+	s->n_rows--;
+	batch_release_event(ev);
+	return taken;
+}
+
+static void a_row_that_is_here_is_not_taken_again(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "K");
+	assert_true(takes(&s, "a1", true));
+	admit(&s, "a1 a2");
+	submit(&s, 0);
+	assert_false(takes(&s, "a1", true));
+	assert_false(takes(&s, "a2", true));
+	assert_true(takes(&s, "a3", true));
+	assert_true(takes(&s, "b1", true));
+	pass(&s, "a1 a2");
+	assert_false(takes(&s, "a1", true));
+	settle(&s);
+	assert_true(takes(&s, "a1", true));
+	scene_close(&s);
+}
+
+static void no_row_is_taken_behind_one_that_is_being_held_back(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "K");
+	admit(&s, "a1 a2");
+	submit(&s, 0);
+	fail_row(&s, "a1", WINDOW_HOLD);
+	assert_false(takes(&s, "a3", false));   /* a2 is still with the sink */
+	pass(&s, "a2");
+	assert_list(&s, held, "a1");
+	assert_false(takes(&s, "a3", false));   /* held, and not recorded yet */
+	assert_true(takes(&s, "b1", false));
+	settle(&s);
+	assert_true(takes(&s, "a1", false));
+	scene_close(&s);
+}
+
+static void a_row_may_come_behind_one_that_goes_again(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "K");
+	admit(&s, "a1");
+	submit(&s, 0);
+	fail_row(&s, "a1", WINDOW_RESEND);
+	assert_true(takes(&s, "a2", false));
+	admit(&s, "a2");
+	assert_submits(&s, 0, "a1 a2");
+	pass(&s, "a1 a2");
 	settle(&s);
 	scene_close(&s);
 }
@@ -1032,7 +1098,7 @@ static void thousands_of_entities_find_their_lanes(void **state _unused_)
 		char text[16];
 		int len = snprintf(text, sizeof(text), "%u", i % ENTITIES);
 
-		ev->id = ev->entity = arena_copy(&b->arena, (struct slice){ text, (size_t)len });
+		ev->id = ev->entity = ev->lane_key = arena_copy(&b->arena, (struct slice){ text, (size_t)len });
 		window_admit(&s.w, ev);
 	}
 	assert_int_equal(s.w.n_lanes, ENTITIES);
@@ -1056,6 +1122,9 @@ int main(void)
 		cmocka_unit_test(a_row_may_be_at_the_second_sink_while_the_next_is_at_the_first),
 		cmocka_unit_test(each_sink_has_its_own_rule),
 		cmocka_unit_test(a_row_that_comes_later_stands_behind_those_of_its_entity),
+		cmocka_unit_test(a_row_that_is_here_is_not_taken_again),
+		cmocka_unit_test(no_row_is_taken_behind_one_that_is_being_held_back),
+		cmocka_unit_test(a_row_may_come_behind_one_that_goes_again),
 		cmocka_unit_test(a_sink_gets_no_more_rows_than_it_asks_for),
 		cmocka_unit_test(what_a_sink_did_not_take_is_next_again_in_the_same_order),
 		cmocka_unit_test(a_row_that_came_back_from_the_sink_is_called_back_when_one_ahead_fails),

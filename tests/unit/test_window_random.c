@@ -98,7 +98,7 @@ static void fill_event(struct world *w, struct batch *b, struct event *ev, struc
 	struct copy *c = mem_new(struct copy);
 
 	/* In the batch, so that whoever looks after the row has left is caught. */
-	ev->entity = arena_copy(&b->arena, slice_of(e->name));
+	ev->entity = ev->lane_key = arena_copy(&b->arena, slice_of(e->name));
 	ev->payload = (struct slice){ zeros, below(w, sizeof(zeros)) };
 	ev->address = (struct slice){ (const char *)c, 0 };
 	ev->attempt = e->retry_row == index ? e->attempts : 0;

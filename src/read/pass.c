@@ -1,0 +1,260 @@
+#include "read/pass.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/macros.h"
+#include "base/mem.h"
+#include "pg/array.h"
+#include "relay/field.h"
+
+#define PARAM_CEILING ((size_t)16 << 20)
+#define PLACE_CEILING ((size_t)1 << 20)
+
+enum { LOWEST_AT_MOST_EVERY_MS = 1000 };
+
+void pass_init(struct pass *p, const struct reader_env *env, int first_statement)
+{
+	*p = (struct pass){ .env = env, .first_statement = first_statement, .from_lowest = true, .large_rows = true };
+	horizon_init(&p->horizon, first_statement + PASS_LOOK);
+	buf_init(&p->numbers, PARAM_CEILING);
+	buf_init(&p->places, PARAM_CEILING);
+	buf_init(&p->asked_horizon, PLACE_CEILING);
+}
+
+static void release_parts(struct pass *p)
+{
+	for (uint32_t i = 0; i < p->n_parts; i++)
+		buf_release(&p->parts[i].place);
+	free(p->parts);
+	p->parts = NULL;
+	p->n_parts = 0;
+}
+
+void pass_release(struct pass *p)
+{
+	release_parts(p);
+	horizon_release(&p->horizon);
+	buf_release(&p->numbers);
+	buf_release(&p->places);
+	buf_release(&p->asked_horizon);
+}
+
+void pass_set_parts(struct pass *p, const int32_t *numbers, uint32_t n)
+{
+	release_parts(p);
+	p->parts = mem_new_array(struct pass_part, n);
+	p->n_parts = n;
+	for (uint32_t i = 0; i < n; i++) {
+		p->parts[i].number = numbers[i];
+		buf_init(&p->parts[i].place, PLACE_CEILING);
+	}
+	pass_restart(p);
+}
+
+void pass_restart(struct pass *p)
+{
+	p->from_lowest = true;
+}
+
+bool pass_open(struct pass *p, struct pipeline *pipeline, struct error *err)
+{
+	return horizon_open(&p->horizon, pipeline, p->env->database->statement_timeout_ms, err);
+}
+
+/* --- asking ----------------------------------------------------------------------------------------------------- */
+
+/* True when this page begins at the lowest row: it is time for that, or some part has no place yet to go on from. */
+static bool begin(struct pass *p, uint32_t in_flight, int64_t now)
+{
+	bool first = p->from_lowest ||
+		     now - p->lowest_ms >= MAX(p->env->outbox->poll_interval_ms, LOWEST_AT_MOST_EVERY_MS);
+
+	for (uint32_t i = 0; i < p->n_parts; i++) {
+		p->parts[i].finished &= p->under_way && !first;
+		first |= !p->parts[i].finished && !p->parts[i].has_place;
+	}
+	for (uint32_t i = 0; i < p->n_parts && first; i++)
+		p->parts[i].finished = p->parts[i].has_place = false;
+	p->again = in_flight > 0 && (p->again || first);
+	p->from_lowest = false;
+	return first;
+}
+
+/* Which parts have more, and where to go on in them. Returns how many. */
+static uint32_t collect_parts(struct pass *p)
+{
+	array_begin(&p->numbers, TYPE_INT4);
+	array_begin(&p->places, p->place_type ? p->place_type : TYPE_TEXT);
+	for (uint32_t i = 0; i < p->n_parts; i++) {
+		const struct pass_part *part = &p->parts[i];
+		int32_t number = (int32_t)htonl((uint32_t)part->number);
+
+		if (part->finished)
+			continue;
+		array_add(&p->numbers, (struct slice){ (const char *)&number, sizeof(number) });
+		array_add(&p->places, part->has_place ? (struct slice){ part->place.data, part->place.len } : SLICE_NULL);
+	}
+	return array_count(&p->numbers);
+}
+
+static void remember_horizon(struct pass *p)
+{
+	p->has_asked_horizon = p->horizon.known;
+	buf_clear(&p->asked_horizon);
+	if (p->has_asked_horizon)
+		buf_add(&p->asked_horizon, p->horizon.at.data, p->horizon.at.len);
+}
+
+bool pass_send(struct pass *p, struct pipeline *pipeline, const struct exchange *x, uint32_t in_flight, int64_t now,
+	       struct error *err)
+{
+	bool first = begin(p, in_flight, now);
+	uint32_t n_parts = collect_parts(p);
+	/* What is met again must not fill the page. */
+	uint32_t rows_wanted = x->want_rows + (p->again ? in_flight : 0);
+	_cleanup_(mem_freep) char *bytes = mem_printf("%zu", x->want_bytes);
+	_cleanup_(mem_freep) char *of_part = mem_printf("%u", rows_wanted / MAX(n_parts, 1) + 1);
+
+	if (!horizon_send(&p->horizon, pipeline, now, err))
+		return false;
+	if (first && !pipeline_send(pipeline, p->first_statement + PASS_SIZE, NULL, 0, false, err))
+		return false;
+	if (first)
+		p->lowest_ms = now;
+	p->asked_of_part = rows_wanted / MAX(n_parts, 1) + 1;
+	p->asked_limited = p->large_rows;
+	p->asked_bytes = x->want_bytes;
+	remember_horizon(p);
+	return pipeline_send(pipeline,
+			     p->first_statement + (first ? PASS_FIRST : PASS_NEXT) + (p->asked_limited ? PASS_FIRST_LIMITED : 0),
+			     (const struct param[]){ array_param(&p->numbers),
+						     first ? text_param(NULL) : array_param(&p->places), text_param(of_part),
+						     horizon_param(&p->horizon), text_param(bytes) },
+			     p->asked_limited ? 5 : 4, true, err);
+}
+
+/* --- the page --------------------------------------------------------------------------------------------------- */
+
+static struct pass_part *part_of(struct pass *p, int32_t number)
+{
+	for (uint32_t i = 0; i < p->n_parts; i++)
+		if (p->parts[i].number == number)
+			return &p->parts[i];
+	return NULL;
+}
+
+static void note_retry(struct pass *p, const PGresult *res, int row, struct answer *answer)
+{
+	int n = PQnfields(res);
+	struct slice entity = field_raw(res, row, n - PASS_FIELD_HELD);
+
+	if (answer->n_retries > 0 && slice_equal(p->retries[answer->n_retries - 1].entity, entity))
+		return;
+	p->retries[answer->n_retries++] = (struct retry){
+		.entity = entity,
+		.row_id = field_raw(res, row, n - PASS_FIELD_ROW_ID),
+		.attempts = (uint32_t)field_int4(res, row, n - PASS_FIELD_ATTEMPTS),
+	};
+}
+
+static bool is_stable(const PGresult *res, int row)
+{
+	return PQgetvalue(res, row, PQnfields(res) - PASS_FIELD_STABLE)[0] != 0;
+}
+
+static void move_to(struct pass_part *part, struct slice place)
+{
+	part->has_place = true;
+	buf_clear(&part->place);
+	buf_add(&part->place, place.ptr, place.len);
+}
+
+static void note_row(struct pass *p, const PGresult *res, int row)
+{
+	int n = PQnfields(res);
+	struct pass_part *part = part_of(p, field_int4(res, row, n - PASS_FIELD_PART));
+
+	part->rows++;
+	if (is_stable(res, row))
+		move_to(part, field_raw(res, row, n - PASS_FIELD_PLACE));
+	else
+		p->again = true;        /* the next page meets it */
+}
+
+/* Less than all of it may have come only where bytes were counted, and only when there are so many. */
+static bool was_cut(const struct pass *p, const PGresult *res)
+{
+	size_t bytes = 0;
+
+	for (int row = 0; p->asked_limited && row < PQntuples(res) && bytes < p->asked_bytes; row++)
+		bytes += (size_t)PQgetlength(res, row, FIELD_PAYLOAD) + 8;
+	return p->asked_limited && bytes >= p->asked_bytes;
+}
+
+/* A part of which less came than was asked for has no more, and so nothing below the horizon that was not read. */
+static void finish_parts(struct pass *p, const PGresult *res)
+{
+	bool cut = was_cut(p, res);
+
+	for (uint32_t i = 0; i < p->n_parts; i++) {
+		struct pass_part *part = &p->parts[i];
+
+		if (part->finished || cut || part->rows >= p->asked_of_part)
+			continue;
+		part->finished = true;
+		if (p->has_asked_horizon)
+			move_to(part, (struct slice){ p->asked_horizon.data, p->asked_horizon.len });
+	}
+}
+
+static bool is_over(const struct pass *p)
+{
+	for (uint32_t i = 0; i < p->n_parts; i++)
+		if (!p->parts[i].finished)
+			return false;
+	return true;
+}
+
+static void take_page(struct pass *p, PGresult *res, struct answer *answer)
+{
+	int n = PQnfields(res), rows = PQntuples(res);
+	/* What could not be settled is still there, and still in flight. */
+	bool again = p->again || !answer->settled;
+
+	p->place_type = PQftype(res, n - PASS_FIELD_PLACE);
+	for (uint32_t i = 0; i < p->n_parts; i++)
+		p->parts[i].rows = 0;
+	answer->retries = p->retries;
+	for (int row = 0; row < rows; row++) {
+		if (!PQgetisnull(res, row, n - PASS_FIELD_HELD)) {
+			note_retry(p, res, row, answer);
+			continue;
+		}
+		note_row(p, res, row);
+	}
+	finish_parts(p, res);
+	p->again |= again;
+	p->under_way = !is_over(p);
+	answer->rows = res;
+	answer->again = again || answer->n_retries > 0;
+	answer->looked = p->n_parts;
+	answer->exhausted = is_over(p) && answer->n_retries < PASS_RETRIES_MAX;
+}
+
+bool pass_take(struct pass *p, int statement, PGresult *res, struct answer *answer)
+{
+	if (statement < p->first_statement || statement >= p->first_statement + PASS_STATEMENTS_COUNT)
+		return false;
+	if (horizon_take(&p->horizon, statement, res)) {
+		PQclear(res);
+	} else if (statement == p->first_statement + PASS_SIZE) {
+		/* Each partition has a TOAST table of its own: too many to ask. */
+		p->large_rows = p->env->table->partitioned || atoll(PQgetvalue(res, 0, 0)) > 0;
+		PQclear(res);
+	} else {
+		take_page(p, res, answer);
+	}
+	return true;
+}

@@ -1,0 +1,151 @@
+/* Claims that take entities one by one: a walk over the distinct entities of the outbox, a test for each, and then the rows
+ * of those that were got. Readers differ in the test.
+ *
+ * The walk goes by index from the hand to the end, then from the start to the hand: one descent for each entity, however
+ * many rows it has, and no more of them than are needed. No more than 1000 are looked at in one walk. */
+#ifndef POSTRIDER_READ_WALK_H
+#define POSTRIDER_READ_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pg/pipeline.h"
+#include "read/reader.h"
+
+/* An entity in flight may be a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
+ * takes no more of them than this, and a worker has at most two such claims in flight. */
+enum { WALK_ENTITIES_MAX = 128 };
+
+/* --- SQL: a claim is WALK_CANDIDATES, locked(e, n) with the reader's tests, WALK_TAKEN ----------------------------- */
+
+/* Parameters of every claim; the reader's own follow from $5 on. */
+enum {
+	WALK_HAND,                      /* $1 where to go on */
+	WALK_ELSEWHERE,                 /* $2 start at some other place than the hand */
+	WALK_WANTED,                    /* $3 how many entities */
+	WALK_OURS,                      /* $4 entities in the window, not to be claimed again */
+	WALK_PARAMS,
+};
+
+#define WALK_CANDIDATES                                                                                         \
+	"WITH RECURSIVE hand(h) AS MATERIALIZED ("                                                              \
+	"  SELECT CASE WHEN $2::bool THEN coalesce("                                                            \
+	"    (SELECT o.{key} FROM {table} o TABLESAMPLE SYSTEM ({sample})"                                      \
+	"      WHERE o.{key} IS NOT NULL ORDER BY random() LIMIT 1), $1::{key_type})"                           \
+	"  ELSE $1::{key_type} END"                                                                             \
+	"), ahead(e) AS ("                                                                                      \
+	"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) ORDER BY o.{key} LIMIT 1)"       \
+	"  UNION ALL"                                                                                           \
+	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e ORDER BY o.{key} LIMIT 1)"                 \
+	"    FROM ahead a WHERE a.e IS NOT NULL"                                                                \
+	"), behind(e) AS ("                                                                                     \
+	"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL ORDER BY o.{key} LIMIT 1)"                  \
+	"  UNION ALL"                                                                                           \
+	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e ORDER BY o.{key} LIMIT 1)"                 \
+	"    FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e < h)"                              \
+	"), candidate(e, n) AS MATERIALIZED ("                                                                  \
+	"  SELECT w.e, row_number() OVER () FROM ("                                                             \
+	"      SELECT a.e FROM ahead a WHERE a.e IS NOT NULL"                                                   \
+	"      UNION ALL"                                                                                       \
+	"      SELECT b.e FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e <= h)) w"             \
+	"  LIMIT 1000"                                                                                          \
+	"), "
+
+/* Tests for the reader's CASE, which fixes their order: what takes something is tried last, and only for entities that
+ * pass all others. */
+#define WALK_IS_OURS "c.e::text IN (SELECT unnest($4::text[]))"
+#define WALK_IS_HELD_BACK                                                                                       \
+	"(SELECT count(*) > 0 FROM postrider.retry r WHERE r.outbox = {outbox})"                                \
+	" AND EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"         \
+	"   AND r.retry_at > now()"                                                                             \
+	"   AND EXISTS (SELECT FROM {table} o WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type}))"
+
+/* Remembers the entities for the statement that reads their rows, and answers. `tried` are those that the walk stopped at,
+ * of which some may not be in locked. */
+#define WALK_TAKEN_OF(tried)                                                                                    \
+	"taken AS MATERIALIZED ("                                                                               \
+	"  SELECT array_agg(l.e) AS entities,"                                                                  \
+	"    pg_backend_pid() AS pid, pg_relation_size({toast}) AS toast,"                                      \
+	"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), true) FROM locked l"           \
+	"), tried AS ("                                                                                         \
+	"  SELECT count(*)::int AS n, max(t.n) AS looked, (array_agg(t.e ORDER BY t.n DESC))[1] AS last FROM " tried " t" \
+	"), seen AS ("          /* all there was to look at, when that was not enough */                        \
+	"  SELECT max(c.n) AS looked, (array_agg(c.e ORDER BY c.n DESC))[1] AS last FROM candidate c"           \
+	") SELECT e.e::text, e.n, r.row_id, r.attempts, t.pid, t.toast,"                                        \
+	"   CASE WHEN d.n = $3::int THEN d.last ELSE (SELECT s.last FROM seen s) END::text,"                    \
+	"   CASE WHEN d.n = $3::int THEN d.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"         \
+	"   d.n < $3::int AND coalesce((SELECT s.looked FROM seen s), 0) < 1000"                                \
+	" FROM tried d CROSS JOIN taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"         \
+	"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text"
+
+#define WALK_TAKEN WALK_TAKEN_OF("locked")
+
+/* Fields of the answer, one row per entity or one with a NULL entity. */
+enum {
+	WALK_ENTITY,
+	WALK_NUMBER,                    /* of the entity, from 1 */
+	WALK_ROW_ID,                    /* that the entity was held back for; NULL: it was not */
+	WALK_ATTEMPTS,
+	WALK_PID,                       /* of the server process */
+	WALK_TOAST,                     /* bytes of values too large for a page */
+	WALK_LAST,                      /* the last entity looked at */
+	WALK_LOOKED,                    /* how many */
+	WALK_EXHAUSTED,                 /* there were no others */
+};
+
+/* The rows of the entities that were claimed, in the same transaction. Rows of one entity come in order because each
+ * entity's are found by its own ordered walk of the index. That the key is named in the order too, where it is the same for
+ * all, keeps the planner from walking the index on {order} alone: to its statistics an outbox is mostly empty, and any way
+ * through an empty table seems short. $1 rows, $2 rows of one entity. */
+#define WALK_ROWS_OF_EACH                                                                                       \
+	" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"                \
+	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
+	"   WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
+
+#define WALK_SQL_READ "SELECT {fields}, c.n::int, o.postrider_ctid" WALK_ROWS_OF_EACH " LIMIT $1::int"
+
+/* The same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much. */
+#define WALK_SQL_READ_LARGE                                                                                     \
+	"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"                                                 \
+	" FROM (SELECT o.*, c.n AS postrider_n,"                                                                \
+	"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"          \
+	WALK_ROWS_OF_EACH " LIMIT $1::int) o"                                                                   \
+	" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint"
+
+/* --- the walking worker -------------------------------------------------------------------------------------------- */
+
+struct walk {
+	const struct reader_env *env;
+	bool has_hand;                  /* we walk, and others of this process wait for it */
+	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
+	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
+	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
+	PGresult *claimed;              /* the entities that were got */
+	struct retry retries[WALK_ENTITIES_MAX];
+	struct buf ours;
+};
+
+/* Which statements of the reader's table are which. */
+struct walk_statements {
+	int claim, read, read_large;
+};
+
+void walk_init(struct walk *w, const struct reader_env *env);
+void walk_release(struct walk *w);
+/* Somebody else may walk. Done by walk_take_claim; and to be done when there will be no answer. */
+void walk_pass_hand(struct walk *w);
+
+/* Queues claim and read, or one of them. `more` are the reader's own parameters, from $5 on. */
+bool walk_send(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
+	       const struct param *more, int n_more, struct error *err);
+bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
+		     const struct param *more, int n_more, struct error *err);
+bool walk_send_read(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
+		    struct error *err);
+/* The answer to the claim; takes over `res`. */
+void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer);
+/* The rows; takes over `res`. Calls `idle` for entities that were got and have no row in this claim. */
+void walk_take_rows(struct walk *w, PGresult *res, struct answer *answer, void (*idle)(void *arg, struct slice entity),
+		    void *arg);
+
+#endif

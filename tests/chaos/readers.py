@@ -1,0 +1,39 @@
+"""Which readers are put through it, with which settings. A new one needs a row."""
+
+import re
+from typing import NamedTuple
+
+from tests.e2e.relay import postrider
+
+
+class Reader(NamedTuple):
+    """`settings` are those of the outbox. Without `ordered` only loss and phantoms are judged.
+
+    A `variant` of another row has one run instead of all in the bounded set.
+    """
+
+    settings: dict
+    ordered: bool = True
+    variant: bool = False
+
+
+# Leases are short, like the idle timeout of sessions, so that a freeze outlasts them soon.
+READERS = {
+    "advisory": Reader({"reader": "advisory"}),
+    "lease": Reader({"reader": "lease", "lease": "2s"}),
+    "skip_locked": Reader({"reader": "skip_locked"}, ordered=False),
+    "skip_locked-entity": Reader({"reader": "skip_locked", "order": "entity"}),
+    "shards": Reader({"reader": "shards", "lease": "2s"}),
+    "shards-rendezvous": Reader(
+        {"reader": "shards", "lease": "2s", "shards": {"assignment": "rendezvous"}}, variant=True),
+    "shards-id": Reader({"reader": "shards", "lease": "2s", "shards": {"key": "id"}}, ordered=False, variant=True),
+    "dispatcher": Reader({"reader": "dispatcher"}),
+}
+
+
+def known():
+    """The names of the rows whose reader this build has."""
+    text = postrider("--version").stdout
+    section = re.search(r"^readers:\n((?:  .*\n)+)", text, re.MULTILINE)
+    built = set(re.findall(r"^  (\S+)", section.group(1), re.MULTILINE))
+    return [name for name, reader in READERS.items() if reader.settings["reader"] in built]
