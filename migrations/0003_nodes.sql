@@ -67,17 +67,6 @@ CREATE TABLE postrider.shard_member (
 	PRIMARY KEY (outbox, node, worker)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- Ends a transaction whose premise is gone: a worker settles only what is still its own.
-CREATE FUNCTION postrider.insist(holds boolean, otherwise text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-	IF holds IS NOT TRUE THEN
-		RAISE EXCEPTION USING ERRCODE = 'PR001', MESSAGE = otherwise;
-	END IF;
-END
-$$;
-COMMENT ON FUNCTION postrider.insist(boolean, text) IS 'Raises PR001 unless its first argument is true.';
-
 -- Divides an outbox into shards for the reader `shards`: makes the index, and the rows that owners take. Refused while
 -- workers read it by another division, because an entity could then have two owners. One line for each thing done.
 CREATE FUNCTION postrider.divide(target regclass, into_shards integer, by_key text, key_column name, id_column name,
@@ -128,6 +117,19 @@ $$;
 COMMENT ON FUNCTION postrider.divide(regclass, integer, text, name, name, name) IS
 	'Divides an outbox into shards for the reader shards.';
 REVOKE ALL ON FUNCTION postrider.divide(regclass, integer, text, name, name, name) FROM PUBLIC;
+
+-- PostgreSQL locks rows only for who may update some column: what the reader `skip_locked` needs besides.
+CREATE FUNCTION postrider.grant_locking(target regclass, role name, id_column name) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	IF NOT has_any_column_privilege(role, target, 'UPDATE') THEN
+		EXECUTE format('GRANT UPDATE (%I) ON TABLE %s TO %I', id_column, target, role);
+		RETURN NEXT format('granted UPDATE (%I) ON TABLE %s to %I', id_column, target, role);
+	END IF;
+END
+$$;
+COMMENT ON FUNCTION postrider.grant_locking(regclass, name, name) IS 'Lets a role lock rows of a table.';
+REVOKE ALL ON FUNCTION postrider.grant_locking(regclass, name, name) FROM PUBLIC;
 
 -- Gives a role what a relay of this table needs, and nothing else. One line for each grant that was missing.
 CREATE OR REPLACE FUNCTION postrider.grant_relay(target regclass, role name) RETURNS SETOF text

@@ -32,19 +32,20 @@ static bool wants_recommended_table(const struct outbox_config *outbox)
 	return true;
 }
 
-static char *reader_sql(const struct outbox_config *outbox)
+static char *reader_sql(const struct outbox_config *outbox, const char *role)
 {
 	const struct reader_driver *reader = reader_driver_find(outbox->reader);
-	_cleanup_(mem_freep) char *quoted = NULL, *literal = NULL;
+	_cleanup_(mem_freep) char *quoted = NULL, *literal = NULL, *role_literal = role ? install_literal(role) : NULL;
 	struct error reported_later;
 
 	if (!reader->install_sql || !pg_quote_qualified(NULL, outbox->table, &quoted, &reported_later))
 		return NULL;
 	literal = install_literal(quoted);
-	return reader->install_sql(outbox, literal);
+	return reader->install_sql(outbox, literal, role_literal);
 }
 
-static struct install_outbox *choose_outboxes(const struct config *config, const char *existing, size_t *ret_count)
+static struct install_outbox *choose_outboxes(const struct config *config, const char *existing, const char *role,
+					      size_t *ret_count)
 {
 	struct install_outbox *chosen = mem_new_array(struct install_outbox, config->n_outboxes + 1);
 
@@ -59,7 +60,7 @@ static struct install_outbox *choose_outboxes(const struct config *config, const
 		chosen[i] = (struct install_outbox){
 			.table = outbox->table,
 			.create = wants_recommended_table(outbox),
-			.reader_sql = reader_sql(outbox),
+			.reader_sql = reader_sql(outbox, role),
 		};
 	}
 	*ret_count = config->n_outboxes;
@@ -87,7 +88,7 @@ static int run(const struct cli *cli)
 
 	if (!cli_load_config(cli, true, &config))
 		return CLI_SETTINGS;
-	outboxes = choose_outboxes(config, cli_value(cli, "existing"), &plan.n_outboxes);
+	outboxes = choose_outboxes(config, cli_value(cli, "existing"), plan.role, &plan.n_outboxes);
 	plan.outboxes = outboxes;
 	done = cli_value(cli, "print-sql") ? install_print(&plan, stdout, &err) : install(config, &plan, &err);
 	for (size_t i = 0; i < plan.n_outboxes; i++)

@@ -15,7 +15,7 @@
 #include "relay/bell.h"
 #include "relay/field.h"
 
-enum { ASK_FOR_LOCK_MS = 500, RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 5000, IDLE_MS = 1000 };
+enum { ASK_FOR_LOCK_MS = 500, RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 5000, IDLE_MS = 1000, GATHER_MS = 500 };
 
 enum { ST_LEAD = SETTLE_STATEMENTS, ST_PASS, ST_COUNT = ST_PASS + PASS_STATEMENTS_COUNT };
 
@@ -141,6 +141,9 @@ static bool wants_page(const struct shared *d, struct exchange *ret, uint32_t *r
 	for (uint32_t i = 0; i < d->n_channels; i++) {
 		const struct channel *c = &d->channels[i];
 
+		/* Workers come one after the other; what is read for those who are not there yet is read in vain. */
+		if (c->state == CHANNEL_CLOSED && clock_ms() - d->active_since_ms < GATHER_MS)
+			return false;
 		stock = MAX(stock, c->queued);
 		*ret_in_flight += c->in_flight + c->queued;
 		if (c->state != CHANNEL_ASKED || c->exchange.want_rows == 0)
@@ -298,6 +301,7 @@ static bool lead(struct shared *d, struct error *err)
 	pass_set_parts(&d->pass, (const int32_t[]){ 0 }, 1);
 	if (!pass_open(&d->pass, &d->pipeline, err))
 		return false;
+	d->active_since_ms = clock_ms();
 	set_state(d, DISPATCH_ACTIVE, NULL);
 	bell_ring_all(d->env.bell);
 	while (!atomic_load(&d->stopping)) {

@@ -50,6 +50,7 @@ struct shared {
 	uint32_t n_round, at_round;
 	bool reading;                   /* the round under way reads a page */
 	int64_t sending_ms;
+	int64_t active_since_ms;
 	uint64_t round_number;
 };
 

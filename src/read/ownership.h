@@ -37,8 +37,7 @@ enum {
 		 * publishes again what is settled here, and that is all. */                                    \
 		"SELECT postrider.insist((SELECT count(*) FROM unnest($3::int[], $4::bigint[]) u(shard, epoch)" \
 		"   JOIN postrider.shard s ON " OWNERSHIP_OURS " AND s.shard = u.shard AND s.epoch = u.epoch"   \
-		"   AND s.expires_at > clock_timestamp()) = cardinality($3::int[]),"                            \
-		"  'a shard has another owner')" },                                                             \
+		"   AND s.expires_at > clock_timestamp()), cardinality($3::int[]))" },                          \
 	[(first_number) + OWNERSHIP_CHECK] = { "postrider_check", "look how the outbox is divided",             \
 		"SELECT d.shards, d.key FROM postrider.sharding d WHERE d.outbox = {outbox}" },                 \
 	[(first_number) + OWNERSHIP_GIVE_UP] = { "postrider_give_up", "give shards up",                         \

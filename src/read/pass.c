@@ -25,8 +25,10 @@ void pass_init(struct pass *p, const struct reader_env *env, int first_statement
 
 static void release_parts(struct pass *p)
 {
-	for (uint32_t i = 0; i < p->n_parts; i++)
+	for (uint32_t i = 0; i < p->n_parts; i++) {
 		buf_release(&p->parts[i].place);
+		buf_release(&p->parts[i].highest);
+	}
 	free(p->parts);
 	p->parts = NULL;
 	p->n_parts = 0;
@@ -41,16 +43,46 @@ void pass_release(struct pass *p)
 	buf_release(&p->asked_horizon);
 }
 
+static struct pass_part *part_of(struct pass *p, int32_t number)
+{
+	for (uint32_t i = 0; i < p->n_parts; i++)
+		if (p->parts[i].number == number)
+			return &p->parts[i];
+	return NULL;
+}
+
+static struct pass_part *add_part(struct pass *p, int32_t number)
+{
+	struct pass_part *part;
+
+	p->parts = mem_resize(p->parts, (p->n_parts + 1) * sizeof(*p->parts));
+	part = &p->parts[p->n_parts++];
+	*part = (struct pass_part){ .number = number };
+	buf_init(&part->place, PLACE_CEILING);
+	buf_init(&part->highest, PLACE_CEILING);
+	return part;
+}
+
 void pass_set_parts(struct pass *p, const int32_t *numbers, uint32_t n)
 {
-	release_parts(p);
-	p->parts = mem_new_array(struct pass_part, n);
-	p->n_parts = n;
-	for (uint32_t i = 0; i < n; i++) {
-		p->parts[i].number = numbers[i];
-		buf_init(&p->parts[i].place, PLACE_CEILING);
+	for (uint32_t i = 0; i < p->n_parts; i++) {
+		struct pass_part *part = &p->parts[i];
+		bool stays = false;
+
+		for (uint32_t k = 0; k < n; k++)
+			stays |= numbers[k] == part->number;
+		part->active &= stays;
+		part->has_place &= stays;
+		part->finished &= stays;
 	}
-	pass_restart(p);
+	for (uint32_t k = 0; k < n; k++) {
+		struct pass_part *part = part_of(p, numbers[k]);
+
+		if (!part)
+			part = add_part(p, numbers[k]);
+		part->active = true;
+	}
+	p->n_active = n;
 }
 
 void pass_restart(struct pass *p)
@@ -65,6 +97,40 @@ bool pass_open(struct pass *p, struct pipeline *pipeline, struct error *err)
 
 /* --- asking ----------------------------------------------------------------------------------------------------- */
 
+static bool is_integer(uint32_t type)
+{
+	return type == TYPE_INT8 || type == TYPE_INT4 || type == TYPE_INT2;
+}
+
+static int64_t integer_of(const struct buf *place)
+{
+	int64_t value = place->len > 0 ? (signed char)place->data[0] : 0;
+
+	for (size_t i = 1; i < place->len; i++)
+		value = (int64_t)((uint64_t)value << 8) | (unsigned char)place->data[i];
+	return value;
+}
+
+/* Places of other types than integers cannot be compared here, unless they are the same. */
+static bool has_reached(const struct pass *p, const struct pass_part *part)
+{
+	if (is_integer(p->place_type))
+		return integer_of(&part->place) >= integer_of(&part->highest);
+	return part->place.len == part->highest.len && memcmp(part->place.data, part->highest.data, part->place.len) == 0;
+}
+
+/* True when the page may bring rows that were read before: from where it begins up to the highest that was. */
+static bool may_meet_again(const struct pass *p)
+{
+	for (uint32_t i = 0; i < p->n_parts; i++) {
+		const struct pass_part *part = &p->parts[i];
+
+		if (part->active && part->has_highest && !(part->has_place && has_reached(p, part)))
+			return true;
+	}
+	return false;
+}
+
 /* True when this page begins at the lowest row: it is time for that, or some part has no place yet to go on from. */
 static bool begin(struct pass *p, uint32_t in_flight, int64_t now)
 {
@@ -73,11 +139,11 @@ static bool begin(struct pass *p, uint32_t in_flight, int64_t now)
 
 	for (uint32_t i = 0; i < p->n_parts; i++) {
 		p->parts[i].finished &= p->under_way && !first;
-		first |= !p->parts[i].finished && !p->parts[i].has_place;
+		first |= p->parts[i].active && !p->parts[i].finished && !p->parts[i].has_place;
 	}
 	for (uint32_t i = 0; i < p->n_parts && first; i++)
 		p->parts[i].finished = p->parts[i].has_place = false;
-	p->again = in_flight > 0 && (p->again || first);
+	p->again = in_flight > 0 && may_meet_again(p);
 	p->from_lowest = false;
 	return first;
 }
@@ -91,7 +157,7 @@ static uint32_t collect_parts(struct pass *p)
 		const struct pass_part *part = &p->parts[i];
 		int32_t number = (int32_t)htonl((uint32_t)part->number);
 
-		if (part->finished)
+		if (part->finished || !part->active)
 			continue;
 		array_add(&p->numbers, (struct slice){ (const char *)&number, sizeof(number) });
 		array_add(&p->places, part->has_place ? (struct slice){ part->place.data, part->place.len } : SLICE_NULL);
@@ -137,14 +203,6 @@ bool pass_send(struct pass *p, struct pipeline *pipeline, const struct exchange 
 
 /* --- the page --------------------------------------------------------------------------------------------------- */
 
-static struct pass_part *part_of(struct pass *p, int32_t number)
-{
-	for (uint32_t i = 0; i < p->n_parts; i++)
-		if (p->parts[i].number == number)
-			return &p->parts[i];
-	return NULL;
-}
-
 static void note_retry(struct pass *p, const PGresult *res, int row, struct answer *answer)
 {
 	int n = PQnfields(res);
@@ -164,23 +222,38 @@ static bool is_stable(const PGresult *res, int row)
 	return PQgetvalue(res, row, PQnfields(res) - PASS_FIELD_STABLE)[0] != 0;
 }
 
+static void set_place(struct buf *b, struct slice place)
+{
+	buf_clear(b);
+	buf_add(b, place.ptr, place.len);
+}
+
 static void move_to(struct pass_part *part, struct slice place)
 {
 	part->has_place = true;
-	buf_clear(&part->place);
-	buf_add(&part->place, place.ptr, place.len);
+	set_place(&part->place, place);
+}
+
+static void note_highest(const struct pass *p, struct pass_part *part, struct slice place)
+{
+	struct buf here = { .data = (char *)place.ptr, .len = place.len };
+
+	if (part->has_highest && is_integer(p->place_type) && integer_of(&here) <= integer_of(&part->highest))
+		return;
+	part->has_highest = true;
+	set_place(&part->highest, place);
 }
 
 static void note_row(struct pass *p, const PGresult *res, int row)
 {
 	int n = PQnfields(res);
+	struct slice place = field_raw(res, row, n - PASS_FIELD_PLACE);
 	struct pass_part *part = part_of(p, field_int4(res, row, n - PASS_FIELD_PART));
 
 	part->rows++;
 	if (is_stable(res, row))
-		move_to(part, field_raw(res, row, n - PASS_FIELD_PLACE));
-	else
-		p->again = true;        /* the next page meets it */
+		move_to(part, place);
+	note_highest(p, part, place);
 }
 
 /* Less than all of it may have come only where bytes were counted, and only when there are so many. */
@@ -201,7 +274,7 @@ static void finish_parts(struct pass *p, const PGresult *res)
 	for (uint32_t i = 0; i < p->n_parts; i++) {
 		struct pass_part *part = &p->parts[i];
 
-		if (part->finished || cut || part->rows >= p->asked_of_part)
+		if (!part->active || part->finished || cut || part->rows >= p->asked_of_part)
 			continue;
 		part->finished = true;
 		if (p->has_asked_horizon)
@@ -212,7 +285,7 @@ static void finish_parts(struct pass *p, const PGresult *res)
 static bool is_over(const struct pass *p)
 {
 	for (uint32_t i = 0; i < p->n_parts; i++)
-		if (!p->parts[i].finished)
+		if (p->parts[i].active && !p->parts[i].finished)
 			return false;
 	return true;
 }
@@ -235,11 +308,10 @@ static void take_page(struct pass *p, PGresult *res, struct answer *answer)
 		note_row(p, res, row);
 	}
 	finish_parts(p, res);
-	p->again |= again;
 	p->under_way = !is_over(p);
 	answer->rows = res;
 	answer->again = again || answer->n_retries > 0;
-	answer->looked = p->n_parts;
+	answer->looked = p->n_active;
 	answer->exhausted = is_over(p) && answer->n_retries < PASS_RETRIES_MAX;
 }
 

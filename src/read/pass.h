@@ -107,9 +107,12 @@ enum {
 
 struct pass_part {
 	int32_t number;
+	bool active;                    /* it is to be read; of the others only `highest` matters, for when they come back */
 	bool finished;                  /* it had no more when it was last asked */
 	bool has_place;
 	struct buf place;               /* up to here all rows were read: below the horizon */
+	bool has_highest;
+	struct buf highest;             /* of the rows that were read: those above `place` will be met again */
 	uint32_t rows;                  /* in the page that is being taken in */
 };
 
@@ -118,11 +121,11 @@ struct pass {
 	int first_statement;
 	struct horizon horizon;
 	struct pass_part *parts;
-	uint32_t n_parts;
+	uint32_t n_parts, n_active;
 	bool under_way;                 /* there was more than fitted into the last page */
 	bool from_lowest;               /* the next page is to begin there */
 	int64_t lowest_ms;              /* when one last did */
-	bool again;                     /* rows in flight may be met */
+	bool again;                     /* the page under way may bring rows that are in flight */
 	uint32_t place_type;
 	bool large_rows;                /* until a page has shown otherwise */
 	uint32_t asked_of_part;         /* of the page under way */
@@ -139,7 +142,7 @@ void pass_release(struct pass *p);
 /* What must be known before the first page; waits. */
 bool pass_open(struct pass *p, struct pipeline *pipeline, struct error *err);
 
-/* What to read from now on, from the lowest row on. Not while a page is under way. */
+/* What to read from now on; parts that are new, or come back, from their lowest row on. Not while a page is under way. */
 void pass_set_parts(struct pass *p, const int32_t *numbers, uint32_t n);
 /* The next page begins at the lowest row. */
 void pass_restart(struct pass *p);

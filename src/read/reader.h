@@ -89,6 +89,7 @@ struct answer {
 	                                 * somebody else may have had meanwhile */
 	bool again;                     /* some rows may be in the window already: those are passed over */
 	uint32_t looked, lost;          /* entities, rows or shards that it tried to get, and those that others had */
+	bool gained;                    /* an exchange that did not claim made rows ours that were not: claim soon */
 	int64_t look_again_ms;          /* what others have may be free by then, and nobody will ring; 0: nothing to wait for */
 };
 
@@ -105,8 +106,9 @@ struct reader_driver {
 	/* False when these settings ask for no order: then each row stands for itself. NULL: order is always kept. */
 	bool (*keeps_order)(const struct outbox_config *);
 	/* What `postrider init` is to run for it besides, and what `postrider check` is to look at; NULL: nothing. The SQL
-	 * returns a line for each thing that it did; `table` is a literal with the table's name. */
-	char *(*install_sql)(const struct outbox_config *, const char *table);
+	 * returns a line for each thing that it did; `table` is a literal with the table's name, `role` one with who will
+	 * run the relay, or NULL. */
+	char *(*install_sql)(const struct outbox_config *, const char *table, const char *role);
 	void (*check)(PGconn *conn, const struct outbox_config *, const struct table *, struct finding_list *findings);
 	/* What workers of one outbox in this process share: made before the first of them opens a reader, ended when all have
 	 * closed theirs. NULL: nothing. */

@@ -176,7 +176,8 @@ static bool shards_receive(struct reader *r, bool *ret_complete, struct answer *
 		return true;
 	if (r->ownership.changed)
 		pass_set_parts(&r->pass, numbers, ownership_list(&r->ownership, numbers));
-	r->answer.exhausted &= !ownership_has_more_to_do(&r->ownership);
+	r->answer.gained = ownership_has_more_to_do(&r->ownership);
+	r->answer.exhausted &= !r->answer.gained;
 	*ret = r->answer;
 	r->answer = (struct answer){ 0 };
 	return true;
@@ -189,7 +190,7 @@ static bool shards_keep_order(const struct outbox_config *outbox)
 	return outbox->shards.key == SHARD_KEY_ENTITY;
 }
 
-static char *shards_install_sql(const struct outbox_config *o, const char *table)
+static char *shards_install_sql(const struct outbox_config *o, const char *table, const char *role _unused_)
 {
 	_cleanup_(mem_freep) char *key = install_literal(o->columns.entity_id.name);
 	_cleanup_(mem_freep) char *id = install_literal(o->columns.id.name);

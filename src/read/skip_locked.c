@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "pg/array.h"
 #include "pg/exec.h"
+#include "pg/install.h"
 #include "read/reader.h"
 #include "read/session.h"
 #include "read/settle.h"
@@ -359,8 +360,36 @@ static bool skip_locked_receive(struct reader *r, bool *ret_complete, struct ans
 	return false;
 }
 
+/* --- for init and check --------------------------------------------------------------------------------------- */
+
+static char *skip_locked_install_sql(const struct outbox_config *o, const char *table, const char *role)
+{
+	_cleanup_(mem_freep) char *id = install_literal(o->columns.id.name);
+
+	return role ? mem_printf("SELECT postrider.grant_locking(%s::pg_catalog.regclass, %s, %s)", table, role, id) : NULL;
+}
+
+static void skip_locked_check(PGconn *conn, const struct outbox_config *o, const struct table *t,
+			      struct finding_list *findings)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	_cleanup_(mem_freep) char *fix = mem_printf("GRANT UPDATE (%s) ON %s TO the role of the relay",
+						    t->columns[FIELD_ID].quoted, t->name);
+	struct error err;
+
+	if (!pg_query(conn, "look at the right to lock rows", "SELECT has_any_column_privilege($1, 'UPDATE')", 1,
+		      (const char *const[]){ t->name }, &res, &err))
+		finding_add(findings, FINDING_FAIL, NULL, "outbox %s: %s", o->name, err.message);
+	else if (PQgetvalue(res, 0, 0)[0] != 't')
+		finding_add(findings, FINDING_FAIL, fix,
+			    "outbox %s: the reader skip_locked locks rows, for which PostgreSQL wants UPDATE on some column",
+			    o->name);
+}
+
 const struct reader_driver reader_skip_locked = {
 	.name = "skip_locked",
+	.install_sql = skip_locked_install_sql,
+	.check = skip_locked_check,
 	.takes_turns = true,
 	.summary = "rows locked by an open transaction; without order, or with it",
 	.settles_whole = true,

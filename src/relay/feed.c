@@ -434,6 +434,7 @@ static void digest(struct feed *f, struct answer *a, int64_t now)
 	}
 	f->n_done = f->n_holds = 0;
 	if (f->asked_rows == 0) {
+		f->hungry |= a->gained && !f->draining;
 		PQclear(a->rows);
 		return;
 	}
