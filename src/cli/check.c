@@ -129,7 +129,8 @@ static void check_outbox(struct check *c, const struct outbox_config *outbox)
 	struct route *route;
 	struct error err;
 
-	if (!route_compile(outbox, &route, &err)) {
+	if (!reader_check_settings(reader_driver_find(outbox->reader), outbox, &err) ||
+	    !route_compile(outbox, &route, &err)) {
 		c->settings_wrong = true;
 		failed(c, &err);
 		return;

@@ -176,14 +176,6 @@ static void check_shards(struct loader *l, const struct place *p, const struct o
 				  (long long)s->count - 1);
 }
 
-/* Settings of other readers may stand there too: so one setting is enough to change the reader. */
-static void check_order(struct loader *l, const struct place *p, const struct outbox_config *o)
-{
-	if (o->order == ORDER_NONE && strcmp(o->reader, "skip_locked") != 0)
-		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "order"),
-				  "the reader %s always keeps the order of an entity; only skip_locked can do without", o->reader);
-}
-
 static void check_outbox(struct loader *l, struct outbox_config *o)
 {
 	const struct place *p = place_of(l, o);
@@ -199,7 +191,6 @@ static void check_outbox(struct loader *l, struct outbox_config *o)
 	check_batch(l, p, o);
 	check_driver(l, l->req->readers, "reader", o->reader, blame(p, "reader", o->where));
 	check_shards(l, p, o);
-	check_order(l, p, o);
 	check_has_sinks(l, p, o);
 	for (size_t i = 0; i < o->n_sinks; i++)
 		check_sink(l, place_of(l, &o->sinks[i]), &o->sinks[i]);

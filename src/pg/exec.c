@@ -23,7 +23,6 @@ static const struct sqlstate_meaning meanings[] = {
 	{ "53300", ERROR_TRANSPORT, "raise max_connections, or run fewer workers" },
 	{ "53200", ERROR_TRANSPORT, "if the lock table is full: raise max_locks_per_transaction, or run fewer workers" },
 	{ "53", ERROR_TRANSPORT, NULL },
-	{ "PR001", ERROR_LOST, NULL },  /* postrider.insist: what we held is not ours any more */
 	{ "57P04", ERROR_CONFIG, "the database was dropped: see database.url" },
 	{ "57P", ERROR_TRANSPORT, NULL },
 	{ "25006", ERROR_TRANSPORT, "this server is a standby; see the hosts in database.url" },

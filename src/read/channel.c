@@ -40,7 +40,7 @@ void channel_empty(struct channel *c)
 		c->first = next;
 	}
 	c->last = NULL;
-	c->queued = 0;
+	c->queued = c->n_again = 0;
 	recent_release(&c->recent);
 	if (c->answer.shared)
 		shared_rows_release(c->answer.shared);
@@ -61,6 +61,7 @@ void channel_enqueue(struct channel *c, struct helping *h)
 		c->first = h;
 	c->last = h;
 	c->queued += h->n_picks;
+	c->n_again += h->again;
 }
 
 void channel_note_settled(struct channel *c, uint64_t round)
@@ -68,7 +69,7 @@ void channel_note_settled(struct channel *c, uint64_t round)
 	if (!c->first)
 		return;
 	recent_forget(&c->recent, c->first->round);
-	for (uint32_t i = 0; i < c->exchange.n_done; i++)
+	for (uint32_t i = 0; c->n_again > 0 && i < c->exchange.n_done; i++)
 		recent_note(&c->recent, RECENT_ROW, c->exchange.done[i]->raw_id, round);
 	for (uint32_t i = 0; i < c->exchange.n_holds; i++)
 		recent_note(&c->recent, RECENT_ENTITY, c->exchange.holds[i].event->raw_entity, round);
@@ -104,6 +105,7 @@ static struct helping *dequeue(struct channel *c)
 	if (!c->first)
 		c->last = NULL;
 	c->queued -= h->n_picks;
+	c->n_again -= h->again;
 	leave_out_stale(c, h);
 	recent_forget(&c->recent, c->first ? c->first->round : UINT64_MAX);
 	return h;

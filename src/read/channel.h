@@ -44,6 +44,7 @@ struct channel {
 	struct recent recent;           /* what became of rows and entities since the oldest page in the queue was read */
 	struct helping *first, *last;   /* queue */
 	uint32_t queued;                /* rows in it */
+	uint32_t n_again;               /* pages in it that may repeat rows */
 };
 
 void channel_init(struct channel *c);

@@ -23,7 +23,7 @@ static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	[ST_LEAD] = { "postrider_lead", "become the active dispatcher",
 		"SELECT pg_try_advisory_lock(hashtextextended('postrider.dispatcher', {oid}))" },
-	PASS_STATEMENTS(ST_PASS, "true", "true", "o.{order}"),
+	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL", "true", "o.{order}"),
 };
 
 /* --- channels --------------------------------------------------------------------------------------------------- */

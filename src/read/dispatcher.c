@@ -172,7 +172,6 @@ static bool dispatcher_receive(struct reader *r, bool *ret_complete, struct answ
 	*ret_complete = !lost && c->state == CHANNEL_ANSWERED;
 	if (*ret_complete) {
 		*ret = c->answer;
-		c->in_flight += c->answer.n_picks;
 		c->answer = (struct answer){ 0 };
 		c->state = CHANNEL_IDLE;
 	}

@@ -33,6 +33,15 @@ bool reader_keeps_order(const struct reader_driver *driver, const struct outbox_
 	return !driver->keeps_order || driver->keeps_order(outbox);
 }
 
+bool reader_check_settings(const struct reader_driver *driver, const struct outbox_config *outbox, struct error *err)
+{
+	if (outbox->order != ORDER_NONE || !reader_keeps_order(driver, outbox))
+		return true;
+	error_set(err, ERROR_CONFIG, "outbox %s: order is none, and the reader %s always keeps the order of an entity",
+		  outbox->name, driver->name);
+	return error_hint(err, "leave `order` out, or choose a reader that can do without: see docs/readers.md");
+}
+
 bool reader_check_session(const struct reader_driver *driver, PGconn *conn, const struct database_config *database,
 			  struct error *err)
 {

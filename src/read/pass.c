@@ -111,12 +111,10 @@ static int64_t integer_of(const struct buf *place)
 	return value;
 }
 
-/* Places of other types than integers cannot be compared here, unless they are the same. */
+/* Places of other types than integers cannot be compared here. */
 static bool has_reached(const struct pass *p, const struct pass_part *part)
 {
-	if (is_integer(p->place_type))
-		return integer_of(&part->place) >= integer_of(&part->highest);
-	return part->place.len == part->highest.len && memcmp(part->place.data, part->highest.data, part->place.len) == 0;
+	return is_integer(p->place_type) && integer_of(&part->place) >= integer_of(&part->highest);
 }
 
 /* True when the page may bring rows that were read before: from where it begins up to the highest that was. */

@@ -147,6 +147,10 @@ const struct reader_driver *reader_driver_find(const char *name);
 
 bool reader_keeps_order(const struct reader_driver *driver, const struct outbox_config *outbox);
 
+/* ERROR_CONFIG when the settings ask for what the reader cannot do. Settings of other readers may stand there too: so one
+ * setting is enough to change the reader. */
+bool reader_check_settings(const struct reader_driver *driver, const struct outbox_config *outbox, struct error *err);
+
 /* For readers themselves, and for `check`: pg_require_session where the driver needs one. */
 bool reader_check_session(const struct reader_driver *driver, PGconn *conn, const struct database_config *database,
 			  struct error *err);

@@ -91,7 +91,7 @@ static bool prepare_outbox(struct outbox *o, const struct config *config, struct
 	bell_init(&o->bell, settings->poll_interval_ms);
 	o->bell.for_all = o->reader->divides;
 	hand_init(&o->hand);
-	if (!route_compile(settings, &o->route, err))
+	if (!reader_check_settings(o->reader, settings, err) || !route_compile(settings, &o->route, err))
 		return false;
 	o->targets = mem_new_array(struct sink_target *, settings->n_sinks);
 	for (size_t i = 0; i < settings->n_sinks; i++)

@@ -205,6 +205,7 @@ static void advance(struct window *w, struct lane *l)
 
 static void leave(struct window *w, struct event *ev)
 {
+	w->n_stopped -= ev->state == EVENT_HELD;
 	w->rows--;
 	w->bytes -= event_bytes(ev);
 	batch_release_event(ev);
@@ -226,6 +227,7 @@ static void hold_from(struct window *w, struct lane *l, struct event *failed)
 {
 	struct event *behind = failed->behind;
 
+	w->n_stopped += failed->state != EVENT_HELD;
 	failed->state = EVENT_HELD;
 	failed->behind = NULL;
 	l->last = failed;
@@ -245,6 +247,7 @@ static void resolve_failure(struct window *w, struct lane *l)
 	else
 		hold_from(w, l, l->failed);
 	l->failed = NULL;
+	w->n_stopped--;
 	for (uint32_t stage = 0; stage <= w->n_stages; stage++) {
 		struct event *ev = l->first;
 
@@ -258,6 +261,7 @@ static void resolve_failure(struct window *w, struct lane *l)
 static void stop_lane(struct window *w, struct lane *l, struct event *ev, enum window_action action)
 {
 	if (!l->failed) {
+		w->n_stopped++;
 		for (uint32_t stage = 0; stage < w->n_stages; stage++) {
 			/* Only when there is something to call back: the walk is over everybody's rows. */
 			if (l->at[stage] > 0)
@@ -349,8 +353,11 @@ void window_release(struct window *w)
 
 bool window_takes(const struct window *w, const struct event *ev, bool again)
 {
-	const struct lane *l = find_lane(w, ev->lane_key, hash_of(ev->lane_key));
+	const struct lane *l;
 
+	if (!again && w->n_stopped == 0)
+		return true;
+	l = find_lane(w, ev->lane_key, hash_of(ev->lane_key));
 	if (!l)
 		return true;
 	if (l->last->state == EVENT_HELD || (l->failed && l->action == WINDOW_HOLD))
@@ -444,7 +451,7 @@ void window_abandon(struct window *w)
 		}
 		w->buckets[i] = NULL;
 	}
-	w->n_lanes = 0;
+	w->n_lanes = w->n_stopped = 0;
 	for (uint32_t stage = 0; stage < w->n_stages; stage++)
 		w->ready[stage] = (struct event_list){ 0 };
 	w->delivered = w->held = (struct event_list){ 0 };

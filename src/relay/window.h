@@ -54,6 +54,7 @@ struct window {
 	uint32_t rows;                                  /* in the window, orphans included */
 	size_t bytes;
 	uint32_t orphans;
+	uint32_t n_stopped;                             /* lanes that wait for outcomes after a failure, and held rows */
 	struct lane **buckets;
 	uint32_t n_buckets, n_lanes;
 };
