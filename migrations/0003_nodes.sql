@@ -39,6 +39,17 @@ BEGIN
 END
 $$;
 
+-- Whether nobody has claimed an entity, seen with a snapshot of this very moment: being volatile, it has one of its own,
+-- and so sees what was committed since the statement that calls it began.
+CREATE FUNCTION postrider.is_free(of_outbox integer, of_entity text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+	RETURN NOT EXISTS (SELECT FROM postrider.claim c WHERE c.outbox OPERATOR(pg_catalog.=) of_outbox
+		AND c.entity OPERATOR(pg_catalog.=) of_entity
+		AND c.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp());
+END
+$$;
+
 -- The reader `shards`: how an outbox is divided. Changed by `postrider init` only, while no node reads by it.
 CREATE TABLE postrider.sharding (
 	outbox integer PRIMARY KEY REFERENCES postrider.outbox ON DELETE CASCADE,

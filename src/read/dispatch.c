@@ -23,7 +23,7 @@ static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	[ST_LEAD] = { "postrider_lead", "become the active dispatcher",
 		"SELECT pg_try_advisory_lock(hashtextextended('postrider.dispatcher', {oid}))" },
-	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL", "true", "o.{order}"),
+	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL", "o.{key} IS NOT NULL AND o.{order} > s.after", "true", "o.{order}"),
 };
 
 /* --- channels --------------------------------------------------------------------------------------------------- */
@@ -192,7 +192,6 @@ static bool send_round(struct shared *d, struct error *err)
 	d->begin_again = false;
 	if (!send_settles(d, err))
 		return false;
-	d->reading = read;
 	if (read && !pass_send(&d->pass, &d->pipeline, &page, in_flight, d->sending_ms, err))
 		return false;
 	return pipeline_sync(&d->pipeline, err) && pipeline_flush(&d->pipeline, err);

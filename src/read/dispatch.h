@@ -48,7 +48,6 @@ struct shared {
 	uint32_t id_type;
 	uint32_t round[DISPATCH_WORKERS_MAX]; /* channels with a settle in the round under way, in order */
 	uint32_t n_round, at_round;
-	bool reading;                   /* the round under way reads a page */
 	int64_t sending_ms;
 	int64_t active_since_ms;
 	uint64_t round_number;

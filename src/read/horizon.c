@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "pg/array.h"
-#include "pg/exec.h"
 
 enum { LOOK_EVERY_MS = 50 };
 #define PLACE_CEILING ((size_t)1 << 20)
@@ -66,25 +65,30 @@ bool horizon_send(struct horizon *h, struct pipeline *p, int64_t now_ms, struct 
 	return send_look(h, p, err);
 }
 
-static bool take_now(void *horizon, int statement, PGresult *res, struct error *err)
-{
-	struct horizon *h = horizon;
-	_cleanup_(pg_result_clearp) PGresult *owned = res;
+struct first_look {
+	struct horizon *horizon;
+	struct pipeline *pipeline;
+};
 
-	if (PQresultStatus(res) == PGRES_FATAL_ERROR)
-		return pg_error(NULL, res, "look who writes to the outbox", err);
-	horizon_take(h, statement, res);
-	return true;
+static bool take_first(void *arg, int statement, PGresult *res, struct error *err)
+{
+	struct first_look *look = arg;
+	bool worked = pipeline_worked(look->pipeline, statement, res, err);
+
+	if (worked)
+		horizon_take(look->horizon, statement, res);
+	PQclear(res);
+	return worked;
 }
 
 bool horizon_open(struct horizon *h, struct pipeline *p, int64_t timeout_ms, struct error *err)
 {
+	struct first_look first = { h, p };
+
 	/* Nearly always the second look finds that those of the first have ended. */
-	for (int look = 0; look < 2; look++) {
-		if (!send_look(h, p, err) || !pipeline_sync(p, err) ||
-		    !pipeline_wait(p, timeout_ms, take_now, h, err))
+	for (int look = 0; look < 2; look++)
+		if (!send_look(h, p, err) || !pipeline_sync(p, err) || !pipeline_wait(p, timeout_ms, take_first, &first, err))
 			return false;
-	}
 	return true;
 }
 

@@ -12,10 +12,11 @@
  *   one holder         (outbox, entity) is the key of postrider.claim. A claim inserts the row, or takes over one that has
  *                      expired, with a token of its own.
  *   nobody waits       A claim first tries a lock of its transaction on the entity, so two that want the same entity do not
- *                      wait for each other's INSERT, and cannot deadlock. The statement's snapshot is older than this lock.
- *                      Whoever claimed and committed in between is met by ON CONFLICT, which looks at the newest row, and
- *                      its lease is respected. Whoever claimed, settled and released in between has left no row, and what
- *                      it deleted is gone when rows are read, because:
+ *                      wait for each other's INSERT. The statement's snapshot is older than this lock, so the entity is
+ *                      looked at once more with a new one (postrider.is_free): whoever claimed and committed in between is
+ *                      seen, and his row is not touched. ON CONFLICT alone would lock it, and two who release what the
+ *                      other has locked deadlock. Whoever claimed, settled and released in between has left no row, and
+ *                      what he deleted is gone when rows are read, because:
  *   claim, then read   Rows are read by a later statement, with a newer snapshot.
  *   delete and release are one transaction: whoever does not see the claim does not see the rows either.
  *   fence              Who settles shows the tokens. If one has ended, the transaction ends too, and everything in the

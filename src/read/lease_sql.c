@@ -54,7 +54,10 @@ const struct statement lease_statements[ST_COUNT] = {
 		"    WHEN EXISTS (SELECT FROM postrider.claim k WHERE k.outbox = {outbox} AND k.entity = c.e::text"
 		"      AND k.expires_at > clock_timestamp()) THEN false"
 		"    WHEN " WALK_IS_HELD_BACK " THEN false"
-		"    ELSE pg_try_advisory_xact_lock(hashtextextended(c.e::text, {oid})) END"
+		/* Under that lock the entity is looked at once more, with a new snapshot. One that was claimed since this statement
+		 * began would otherwise be met by the INSERT, which would wait for its owner, who may be waiting for us. */
+		"    ELSE pg_try_advisory_xact_lock(hashtextextended(c.e::text, {oid}))"
+		"      AND postrider.is_free({outbox}, c.e::text) END"
 		"  LIMIT $3::int"
 		"), got(entity) AS ("
 		"  INSERT INTO postrider.claim AS k (outbox, entity, node, worker, token, expires_at)"

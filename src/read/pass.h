@@ -24,8 +24,10 @@
 enum { PASS_RETRIES_MAX = 100 };        /* entities that come back in one page */
 
 /* --- SQL ------------------------------------------------------------------------------------------------------------
- * `part` is a test that a row `o` is of the part s.part, `own` one that an entry `r` of postrider.retry is of one of ours,
- * `order` the order that walks the index which the reader needs. Parameters: */
+ * `first` is a test that a row `o` is of the part s.part, `next` one that it stands behind s.after besides, `own` one that
+ * an entry `r` of postrider.retry is of one of ours, `order` the order that walks the index which the reader needs. The
+ * tests should leave no other way to that order: to its statistics an outbox looks empty, and any way seems short.
+ * Parameters: */
 enum {
 	PASS_PARTS,                     /* $1 numbers of the parts */
 	PASS_AFTER,                     /* $2 where the last page of each ended; not used by a first page */
@@ -38,10 +40,10 @@ enum {
 	" CASE WHEN (SELECT count(*) = 0 FROM postrider.retry r WHERE r.outbox = {outbox}) THEN true"           \
 	"   ELSE NOT EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = o.{lane}::text) END"
 
-#define PASS_ROWS_OF(part, after, order)                                                                        \
+#define PASS_ROWS_OF(test, order)                                                                               \
 	" FROM unnest($1::int[], $2::{orders}) s(part, after)"                                                  \
 	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
-	"   WHERE " part after " AND" PASS_FREE                                                                 \
+	"   WHERE " test " AND" PASS_FREE                                                                       \
 	"   ORDER BY " order " LIMIT $3::int) o"
 
 #define PASS_RETRIES(own)                                                                                       \
@@ -52,22 +54,19 @@ enum {
 
 /* Without and with a limit of bytes: adding up what is stored takes as long as reading it, so that is for tables with
  * values too large for a page only. */
-#define PASS_SQL_PAGE(part, own, after, order)                                                                  \
+#define PASS_SQL_PAGE(test, own, order)                                                                         \
 	"(SELECT {fields}, s.entity, s.attempts, s.row_id, NULL::{order_cast}, false, -1, o.postrider_ctid"     \
 	PASS_RETRIES(own) ")"                                                                                   \
 	" UNION ALL"                                                                                            \
 	" (SELECT {fields}, NULL::text, NULL::int, NULL::text, o.{order}::{order_cast},"                        \
 	"     coalesce(o.{order} <= ($4::{orders})[1], false), s.part, o.postrider_ctid"                        \
-	PASS_ROWS_OF(part, after, order) ")"
+	PASS_ROWS_OF(test, order) ")"
 #define PASS_SQL_LIMITED(page)                                                                                  \
 	"SELECT {aliases}, held, attempts, row_id, place, stable, part, address"                                \
 	" FROM (SELECT u.*, sum(pg_column_size(u.f2)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes"                 \
 	"   FROM (" page ") u({aliases}, held, attempts, row_id, place, stable, part, address)) u"              \
 	" WHERE u.bytes IS NULL OR u.bytes - pg_column_size(u.f2) < $5::bigint"
 #define PASS_SQL_SIZE "SELECT pg_relation_size({toast})"
-
-#define PASS_AFTER_NOTHING ""
-#define PASS_AFTER_LAST " AND o.{order} > s.after"
 
 /* What stands behind the fields of the table, counted from the end. */
 enum {
@@ -91,15 +90,15 @@ enum {
 	PASS_STATEMENTS_COUNT = PASS_LOOK + HORIZON_STATEMENTS_COUNT,
 };
 
-#define PASS_STATEMENTS(first_number, part, own, order)                                                         \
+#define PASS_STATEMENTS(first_number, first, next, own, order)                                                  \
 	[(first_number) + PASS_FIRST] = { "postrider_first", "read rows",                                       \
-		PASS_SQL_PAGE(part, own, PASS_AFTER_NOTHING, order) },                                          \
+		PASS_SQL_PAGE(first, own, order) },                                                             \
 	[(first_number) + PASS_NEXT] = { "postrider_next", "read rows",                                         \
-		PASS_SQL_PAGE(part, own, PASS_AFTER_LAST, order) },                                             \
+		PASS_SQL_PAGE(next, own, order) },                                                              \
 	[(first_number) + PASS_FIRST_LIMITED] = { "postrider_first_limited", "read rows",                       \
-		PASS_SQL_LIMITED(PASS_SQL_PAGE(part, own, PASS_AFTER_NOTHING, order)) },                        \
+		PASS_SQL_LIMITED(PASS_SQL_PAGE(first, own, order)) },                                           \
 	[(first_number) + PASS_NEXT_LIMITED] = { "postrider_next_limited", "read rows",                         \
-		PASS_SQL_LIMITED(PASS_SQL_PAGE(part, own, PASS_AFTER_LAST, order)) },                           \
+		PASS_SQL_LIMITED(PASS_SQL_PAGE(next, own, order)) },                                            \
 	[(first_number) + PASS_SIZE] = { "postrider_size", "ask for the size of large values", PASS_SQL_SIZE }, \
 	HORIZON_STATEMENTS((first_number) + PASS_LOOK)
 

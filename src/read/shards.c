@@ -34,7 +34,10 @@ enum {
 static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	OWNERSHIP_STATEMENTS(ST_OWNERSHIP),
-	PASS_STATEMENTS(ST_PASS, "{shard} = s.part", "{shard_of_retry} = ANY ($1::int[])", "{shard}, o.{order}"),
+	/* Not {shard} = s.part: the planner would drop the shard from the order, and might walk the index on {order} alone. */
+	PASS_STATEMENTS(ST_PASS, "{shard} >= s.part AND {shard} <= s.part",
+			"({shard}, o.{order}) > (s.part, s.after) AND {shard} <= s.part",
+			"{shard_of_retry} = ANY ($1::int[])", "{shard}, o.{order}"),
 };
 
 extern const struct reader_driver reader_shards;

@@ -1,13 +1,10 @@
 #include "relay/feed.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "relay/batch.h"
-#include "relay/field.h"
 #include "relay/verdict.h"
 
 enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
@@ -17,7 +14,14 @@ enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000, HAND_PATIENCE_MS = 500 };
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
 {
 	*f = (struct feed){ .env = *env, .window = window, .hungry = true };
-	f->keeps_order = reader_keeps_order(env->driver, env->reader.outbox);
+	f->admission = (struct admission){
+		.route = env->route,
+		.driver = env->driver,
+		.keeps_order = reader_keeps_order(env->driver, env->reader.outbox),
+		.outcomes = env->outcomes,
+		.node = env->node,
+		.worker = env->worker,
+	};
 	f->claim_rows = (uint32_t)env->reader.outbox->batch_size;
 	/* Three beats before the server takes us for frozen. */
 	f->beat_ms = env->reader.database->idle_session_timeout_ms > 0 ?
@@ -110,7 +114,7 @@ static void reconnect(struct feed *f, int64_t now)
 		lose(f, &err, clock_ms());
 		return;
 	}
-	f->sessions++;
+	f->admission.session++;
 	f->settle_failing = false;
 	f->hungry = !f->draining;
 	f->last_exchange_ms = now;
@@ -305,86 +309,6 @@ static void retry_settle(struct feed *f, const struct error *why, int64_t now)
 	}
 }
 
-static void note_attempts(struct event *ev, const struct answer *a)
-{
-	for (uint32_t i = 0; i < a->n_retries; i++) {
-		if (!slice_equal(ev->lane_key, a->retries[i].entity))
-			continue;
-		ev->retried = true;
-		if (slice_equal(ev->id, a->retries[i].row_id))
-			ev->attempt = a->retries[i].attempts;
-		ev->alone = ev->attempt > 0;
-	}
-}
-
-/* One row of the claim: its message, or the reason why there is none. */
-static bool fill_event(struct feed *f, struct batch *b, uint32_t row, const struct answer *a)
-{
-	struct event *ev = &b->events[row];
-	struct error err = { 0 };
-	bool routed = route_row(f->env.route, b, row, &err);
-
-	ev->raw_entity = field_raw(b->rows, batch_row(b, row), FIELD_ENTITY);
-	ev->raw_id = field_raw(b->rows, batch_row(b, row), FIELD_ID);
-	ev->address = field_raw(b->rows, batch_row(b, row), PQnfields(b->rows) - 1);
-	if (f->env.driver->reads_ahead)
-		ev->part = field_int4(b->rows, batch_row(b, row), PQnfields(b->rows) - 2);
-	ev->lane_key = f->keeps_order ? ev->entity : ev->id;
-	ev->outcomes = f->env.outcomes;
-	note_attempts(ev, a);
-	if (routed)
-		return true;
-	ev->failure = error_copy(&err);
-	return false;
-}
-
-static uint32_t rows_in(const struct answer *a)
-{
-	if (a->shared)
-		return a->n_picks;
-	return a->rows ? (uint32_t)PQntuples(a->rows) : 0;
-}
-
-/* "node/worker/session.claim" */
-static void sign(const struct feed *f, struct batch *b)
-{
-	char text[160];
-	int len = snprintf(text, sizeof(text), "%.100s/%u/%u.%llu", f->env.node, f->env.worker, f->sessions,
-			   (unsigned long long)b->claim);
-
-	b->relay = arena_copy(&b->arena, (struct slice){ text, (size_t)len });
-}
-
-static void admit_rows(struct feed *f, const struct answer *a)
-{
-	struct batch *b = batch_new(a->rows, rows_in(a));
-	bool refused = false;
-
-	b->claim = a->claim;
-	b->shared = a->shared;
-	b->picks = a->picks;
-	if (route_wants_relay(f->env.route))
-		sign(f, b);
-	b->live++;      /* so that it outlives rows that are passed over */
-	for (uint32_t i = 0; i < b->count; i++) {
-		bool routed = fill_event(f, b, i, a);
-
-		if (f->env.driver->reads_ahead && !window_takes(f->window, &b->events[i], a->again)) {
-			batch_release_event(&b->events[i]);
-			continue;
-		}
-		refused |= !routed;
-		f->counts.claimed++;
-		window_admit(f->window, &b->events[i]);
-	}
-	/* Only when all rows are in: what stands behind a refused row leaves with it, its own failure forgotten. The refused
-	 * row itself stays until it is recorded, and with it the batch. */
-	for (uint32_t i = 0; refused && i < b->count; i++)
-		if (b->events[i].failure)
-			window_refused(f->window, &b->events[i]);
-	batch_release(b);
-}
-
 /* An answer shows that all is well again, which a connection alone does not. */
 static void recovered(struct feed *f)
 {
@@ -423,7 +347,7 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 
 static void digest(struct feed *f, struct answer *a, int64_t now)
 {
-	uint32_t rows = rows_in(a);
+	uint32_t rows = answer_rows(a);
 
 	f->busy = false;
 	if (!a->settled) {
@@ -447,7 +371,7 @@ static void digest(struct feed *f, struct answer *a, int64_t now)
 		  F_INT("looked", a->looked), F_INT("lost", a->lost), F_INT("us", clock_us() - f->claim_began_us));
 	judge_claim(f, a, rows, now);
 	if (rows > 0)
-		admit_rows(f, a);
+		f->counts.claimed += admit_rows(&f->admission, a, f->window);
 	else
 		PQclear(a->rows);
 }

@@ -9,6 +9,7 @@
 #include "base/backoff.h"
 #include "base/error.h"
 #include "read/reader.h"
+#include "relay/admit.h"
 #include "relay/bell.h"
 #include "relay/limiter.h"
 #include "relay/route.h"
@@ -37,10 +38,9 @@ struct feed_env {
 struct feed {
 	struct feed_env env;
 	struct window *window;
+	struct admission admission;
 	struct rider rider;
-	bool keeps_order;                       /* of an entity's rows; otherwise each row is on its own */
 	struct reader *reader;                  /* NULL: not connected */
-	uint32_t sessions;                      /* how often it was */
 	struct backoff backoff;
 	int64_t retry_at_ms;                    /* connect, or settle again, not before this */
 	bool recall;                            /* claims were lost while rows were with sinks: they are to drop what they can */

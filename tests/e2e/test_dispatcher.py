@@ -137,3 +137,13 @@ def test_the_event_store_is_written_through_its_own_connection(database, start_r
     database.wait_until_empty()
     assert relay.stop() == 0
     expect_exactly_once(database.ledger(), database.event_store())
+
+
+def test_rows_without_an_entity_stay_and_disturb_nobody(database, kafka, topic, start_relay):
+    database.execute("ALTER TABLE public.outbox ALTER entity_id DROP NOT NULL")
+    database.insert(None)
+    relay = start_relay(dispatcher_settings(database, kafka, topic))
+    database.insert("a")
+    wait_until(lambda: database.pending() == 1, what="the row with an entity published")
+    assert relay.stop() == 0
+    assert [record.key for record in read_topic(kafka, topic)] == [b"a"]

@@ -333,15 +333,16 @@ static void a_recall_drops_what_was_to_be_sent_one_by_one(void **state _unused_)
 static void a_recall_takes_back_a_statement_that_is_not_sent_as_a_whole(void **state _unused_)
 {
 	size_t len = 64 << 20;
-	_cleanup_(mem_freep) char *large = mem_alloc(len);
+	_cleanup_(mem_freep) char *large = NULL;
 	struct event first = event_of("1", "a", GOOD), ev;
 	int64_t deadline;
 	struct fixture f;
 	short want = 0;
 
+	fixture_open(&f, "text", NULL); /* which leaves the test where there is no server */
+	large = mem_alloc(len);
 	memset(large, 'x', len);
 	ev = event_of("2", "a", (struct slice){ large, len });
-	fixture_open(&f, "text", NULL);
 	deliver(&f, &first, 1);
 	assert_int_equal(sink_postgres.submit(f.sink, (struct event *[]){ &ev }, 1), 1);
 	sink_postgres.pollfd(f.sink, &want, &deadline);
