@@ -341,8 +341,9 @@ static void take_sync(struct reader *r)
 }
 
 /* Takes over `res`. */
-static bool take_result(struct reader *r, int statement, PGresult *res, struct error *err)
+static bool take_result(void *reader, int statement, PGresult *res, struct error *err)
 {
+	struct reader *r = reader;
 	_cleanup_(pg_result_clearp) PGresult *owned = res;
 
 	if (PQresultStatus(res) == PGRES_PIPELINE_ABORTED) {
@@ -390,30 +391,20 @@ static void complete(struct reader *r, struct answer *ret)
 
 static bool lease_receive(struct reader *r, bool *ret_complete, struct answer *ret, struct error *err)
 {
-	bool busy = pipeline_busy(&r->pipeline);
-	int statement;
-	PGresult *res;
+	bool answered;
 
 	*ret_complete = false;
-	if (!pipeline_read(&r->pipeline, err))
+	if (!pipeline_receive(&r->pipeline, take_result, r, &answered, err))
 		return false;
-	while (pipeline_next(&r->pipeline, &statement, &res, err)) {
-		if (res) {
-			if (!take_result(r, statement, res, err))
-				return false;
-			continue;
-		}
-		if (!busy || pipeline_busy(&r->pipeline))
-			return true;
-		if (r->work_waits) {
-			r->work_waits = false;
-			return send_work(r, err);
-		}
-		complete(r, ret);
-		*ret_complete = true;
+	if (!answered)
 		return true;
+	if (r->work_waits) {
+		r->work_waits = false;
+		return send_work(r, err);
 	}
-	return false;
+	complete(r, ret);
+	*ret_complete = true;
+	return true;
 }
 
 /* --- opening and closing -------------------------------------------------------------------------------------- */

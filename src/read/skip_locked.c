@@ -276,8 +276,9 @@ static bool explain_failure(const struct reader *r, int statement, const PGresul
 }
 
 /* Takes over `res`. */
-static bool take_result(struct reader *r, int statement, PGresult *res, struct error *err)
+static bool take_result(void *reader, int statement, PGresult *res, struct error *err)
 {
+	struct reader *r = reader;
 	_cleanup_(pg_result_clearp) PGresult *owned = res;
 
 	if (settle_take(&r->settle, &r->pipeline, statement, res, &r->answer))
@@ -333,31 +334,17 @@ static bool finish(struct reader *r, bool *ret_complete, struct error *err)
 
 static bool skip_locked_receive(struct reader *r, bool *ret_complete, struct answer *ret, struct error *err)
 {
-	bool busy = pipeline_busy(&r->pipeline);
-	int statement;
-	PGresult *res;
+	bool answered;
 
 	*ret_complete = false;
-	if (!pipeline_read(&r->pipeline, err))
+	if (!pipeline_receive(&r->pipeline, take_result, r, &answered, err) || (answered && !finish(r, ret_complete, err)))
 		return false;
-	while (pipeline_next(&r->pipeline, &statement, &res, err)) {
-		if (res) {
-			if (!take_result(r, statement, res, err))
-				return false;
-			continue;
-		}
-		if (!busy || pipeline_busy(&r->pipeline))
-			return true;
-		if (!finish(r, ret_complete, err))
-			return false;
-		if (*ret_complete) {
-			r->sent_ms = r->sending_ms;
-			*ret = r->answer;
-			r->answer = (struct answer){ 0 };
-		}
-		return true;
+	if (*ret_complete) {
+		r->sent_ms = r->sending_ms;
+		*ret = r->answer;
+		r->answer = (struct answer){ 0 };
 	}
-	return false;
+	return true;
 }
 
 /* --- for init and check --------------------------------------------------------------------------------------- */

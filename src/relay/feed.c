@@ -137,10 +137,12 @@ static bool all_arrived(const struct feed *f)
 static bool has_room(const struct feed *f)
 {
 	const struct outbox_config *o = f->env.reader.outbox;
+	/* Where each row is settled for itself, settling is what others wait for, and a crash repeats what waits. */
+	uint32_t rows = o->settle == SETTLE_EACH_ROW ? f->window->rows - f->window->orphans : in_flight(f);
 
 	if (f->env.driver->settles_whole)
 		return all_arrived(f);
-	return in_flight(f) + f->claim_rows <= 2 * (uint32_t)o->batch_max &&
+	return rows + f->claim_rows <= 2 * (uint32_t)o->batch_max &&
 	       f->window->bytes <= (size_t)o->in_flight_bytes / 2 &&
 	       (f->env.driver->entities_max == 0 || f->window->n_lanes <= f->env.driver->entities_max / 2);
 }
