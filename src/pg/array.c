@@ -45,6 +45,11 @@ void array_add(struct buf *b, struct slice element)
 		set_word(b, COUNT, array_count(b) + 1);
 }
 
+void array_add_text(void *array, struct slice text)
+{
+	array_add(array, text);
+}
+
 uint32_t array_count(const struct buf *b)
 {
 	return b->data ? get_word(b, COUNT) : 0;

@@ -24,6 +24,7 @@ enum {
 /* Empties the buffer and begins an array in it. Elements are in the binary form of their type; a NULL slice is NULL. */
 void array_begin(struct buf *b, uint32_t element_type);
 void array_add(struct buf *b, struct slice element);
+void array_add_text(void *array, struct slice text);      /* the same, to be called for each of something */
 uint32_t array_count(const struct buf *b);
 
 #endif

@@ -11,17 +11,10 @@
 #define SELECT_LIST_CEILING (1 << 20)
 #define ROUTE_KEY "route"       /* the settings whose templates name columns */
 
-/* The mapped columns: which setting names each, and whether rows can go anywhere without it. */
-struct mapping {
-	enum field field;
-	const char *key;
-	size_t offset;
-	bool required;
-};
+/* Which setting names each column, and whether rows can go anywhere without it. */
+#define MAPPING(field, name, required) { field, #name, offsetof(struct columns_config, name), required }
 
-#define MAPPING(field, name, required) { field, "columns." #name, offsetof(struct columns_config, name), required }
-
-static const struct mapping mappings[] = {
+const struct table_mapping table_mappings[FIELD_EXTRA] = {
 	MAPPING(FIELD_ID, id, true),
 	MAPPING(FIELD_ENTITY, entity_id, true),
 	MAPPING(FIELD_PAYLOAD, payload, true),
@@ -52,7 +45,7 @@ enum { COLUMN_NAME, COLUMN_TYPE, COLUMN_NOT_NULL };
 	" FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                           \
 	" WHERE a.attrelid = $1::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 
-static void column_release(struct table_column *c)
+void table_column_release(struct table_column *c)
 {
 	free(c->name);
 	free(c->quoted);
@@ -64,10 +57,10 @@ void table_free(struct table *t)
 	if (!t)
 		return;
 	for (size_t i = 0; i < FIELD_EXTRA; i++)
-		column_release(&t->columns[i]);
+		table_column_release(&t->columns[i]);
 	for (size_t i = 0; i < t->n_extra; i++)
-		column_release(&t->extra[i]);
-	column_release(&t->order);
+		table_column_release(&t->extra[i]);
+	table_column_release(&t->order);
 	free(t->extra);
 	free(t->name);
 	free(t->select_list);
@@ -124,27 +117,31 @@ static bool find_relation(struct lookup *l, struct error *err)
 	return true;
 }
 
-static bool read_columns(struct lookup *l, struct error *err)
+bool table_read_columns(PGconn *conn, uint32_t oid, PGresult **ret, struct error *err)
 {
-	char oid[16];
+	char text[16];
 
-	snprintf(oid, sizeof(oid), "%u", l->table->oid);
-	return pg_query(l->conn, "read the columns of the table", SELECT_COLUMNS, 1, (const char *const[]){ oid },
-			&l->columns, err);
+	snprintf(text, sizeof(text), "%u", oid);
+	return pg_query(conn, "read the columns of the table", SELECT_COLUMNS, 1, (const char *const[]){ text }, ret, err);
+}
+
+bool table_find_column(PGconn *conn, const PGresult *columns, const char *name, struct table_column *ret)
+{
+	for (int i = 0; i < PQntuples(columns); i++) {
+		if (strcmp(PQgetvalue(columns, i, COLUMN_NAME), name) != 0)
+			continue;
+		ret->name = mem_strdup(name);
+		ret->quoted = pg_quote_name(conn, name);
+		ret->type = mem_strdup(PQgetvalue(columns, i, COLUMN_TYPE));
+		ret->nullable = PQgetvalue(columns, i, COLUMN_NOT_NULL)[0] != 't';
+		return true;
+	}
+	return false;
 }
 
 static bool find_column(const struct lookup *l, const char *name, struct table_column *ret)
 {
-	for (int i = 0; i < PQntuples(l->columns); i++) {
-		if (strcmp(PQgetvalue(l->columns, i, COLUMN_NAME), name) != 0)
-			continue;
-		ret->name = mem_strdup(name);
-		ret->quoted = pg_quote_name(l->conn, name);
-		ret->type = mem_strdup(PQgetvalue(l->columns, i, COLUMN_TYPE));
-		ret->nullable = PQgetvalue(l->columns, i, COLUMN_NOT_NULL)[0] != 't';
-		return true;
-	}
-	return false;
+	return table_find_column(l->conn, l->columns, name, ret);
 }
 
 /* `key` is the setting that asks for the column, below the outbox. */
@@ -176,14 +173,15 @@ static bool missing_column(const struct lookup *l, const char *key, const char *
 
 static bool map_columns(struct lookup *l, struct error *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++) {
-		const struct mapping *m = &mappings[i];
-		const struct column_config *wanted = (const void *)((const char *)&l->outbox->columns + m->offset);
+	for (size_t i = 0; i < ARRAY_SIZE(table_mappings); i++) {
+		const struct table_mapping *m = &table_mappings[i];
+		const struct column_config *wanted = table_mapped_column(m, &l->outbox->columns);
+		_cleanup_(mem_freep) char *key = mem_printf("columns.%s", m->key);
 
 		if (!wanted->name[0] || find_column(l, wanted->name, &l->table->columns[m->field]))
 			continue;
 		if (m->required || wanted->where)
-			return missing_column(l, m->key, wanted->name, wanted->where, err);
+			return missing_column(l, key, wanted->name, wanted->where, err);
 	}
 	return true;
 }
@@ -242,7 +240,7 @@ bool table_is_uncast(const struct table_column *c, enum field field)
 	return false;
 }
 
-static void add_expression(struct buf *list, const struct table_column *c, enum field field)
+void table_add_expression(struct buf *list, const struct table_column *c, enum field field)
 {
 	if (list->len)
 		buf_add_str(list, ", ");
@@ -258,9 +256,9 @@ static bool build_select_list(struct table *t, struct error *err)
 
 	buf_init(&list, SELECT_LIST_CEILING);
 	for (enum field f = 0; f < FIELD_EXTRA; f++)
-		add_expression(&list, &t->columns[f], f);
+		table_add_expression(&list, &t->columns[f], f);
 	for (size_t i = 0; i < t->n_extra; i++)
-		add_expression(&list, &t->extra[i], FIELD_EXTRA);
+		table_add_expression(&list, &t->extra[i], FIELD_EXTRA);
 	if (list.overflow)
 		return error_set(err, ERROR_CONFIG, "templates name too many columns");
 	t->select_list = buf_take(&list);
@@ -278,9 +276,9 @@ bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *co
 {
 	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
 
-	if (!find_relation(&l, err) || !read_columns(&l, err) || !map_columns(&l, err) || !check_id(&l, err) ||
-	    !map_order(&l, err) ||
-	    !map_extra(&l, extra, n_extra, err) || !build_select_list(l.table, err))
+	if (!find_relation(&l, err) || !table_read_columns(l.conn, l.table->oid, &l.columns, err) || !map_columns(&l, err) ||
+	    !check_id(&l, err) || !map_order(&l, err) || !map_extra(&l, extra, n_extra, err) ||
+	    !build_select_list(l.table, err))
 		return false;
 	*ret = TAKE_PTR(l.table);
 	return true;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/finding.h"
 #include "config/config.h"
@@ -48,6 +49,27 @@ struct table {
 	 * the alias of the table. */
 	char *select_list;
 };
+
+/* The parts of a row, and the setting below `columns` that names the column which plays each. */
+struct table_mapping {
+	enum field field;
+	const char *key;                /* "entity_id" */
+	size_t offset;                  /* of its struct column_config in struct columns_config */
+	bool required;
+};
+extern const struct table_mapping table_mappings[FIELD_EXTRA];
+
+static inline const struct column_config *table_mapped_column(const struct table_mapping *m, const struct columns_config *c)
+{
+	return (const void *)((const char *)c + m->offset);
+}
+
+/* For who makes a struct table of his own: the columns of a relation as the catalogue has them, one of them by name (false:
+ * there is none), and its expression at the end of a select list. */
+bool table_read_columns(PGconn *conn, uint32_t oid, PGresult **ret, struct error *err);
+bool table_find_column(PGconn *conn, const PGresult *columns, const char *name, struct table_column *ret);
+void table_add_expression(struct buf *list, const struct table_column *c, enum field field);
+void table_column_release(struct table_column *c);
 
 /* Looks the table up and compares it with the settings. `extra` are column names that templates use. What is missing
  * (table, id, entity, payload, any column that the user named or a template uses) is an ERROR_CONFIG whose message

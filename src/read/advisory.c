@@ -172,11 +172,6 @@ static bool check_session(struct reader *r, int pid, struct error *err)
 	return true;
 }
 
-static void remember_idle(void *arg, struct slice entity)
-{
-	array_add(arg, entity);
-}
-
 /* Takes over `res`. */
 static bool take_result(void *reader, int statement, PGresult *res, struct error *err)
 {
@@ -194,7 +189,7 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 	case ST_READ:
 	case ST_READ_LARGE:
 		r->settle.id_type = PQftype(res, FIELD_ID);
-		walk_take_rows(&r->walk, TAKE_PTR(owned), &r->answer, remember_idle, &r->idle);
+		walk_take_rows(&r->walk, TAKE_PTR(owned), &r->answer, array_add_text, &r->idle);
 		break;
 	}
 	return true;

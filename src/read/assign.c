@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/macros.h"
 
 /* Everybody gets the same number, the first ones one more where that does not come out even. What a member has it keeps;
@@ -47,10 +48,8 @@ static bool has_namesake(const struct member *members, uint32_t n, const struct 
 /* By name, so that a node that comes back gets the same shards; by number too where two share a name. */
 static uint64_t weight(const struct member *members, uint32_t n, const struct member *m, uint32_t shard)
 {
-	uint64_t h = 0xCBF29CE484222325u;
+	uint64_t h = hash_bytes(0, slice_of(m->name));
 
-	for (const char *c = m->name; *c; c++)
-		h = (h ^ (unsigned char)*c) * 0x100000001B3u;
 	if (has_namesake(members, n, m))
 		h = mix(h ^ (uint64_t)m->node);
 	return mix(mix(h + (uint64_t)m->worker) ^ shard);

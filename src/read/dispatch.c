@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "pg/array.h"
@@ -76,12 +77,7 @@ static void set_state(struct shared *d, enum dispatch_state state, const struct 
 
 static uint32_t worker_of(const struct shared *d, const PGresult *res, int row)
 {
-	struct slice entity = field_raw(res, row, FIELD_ENTITY);
-	uint64_t h = 0xCBF29CE484222325u; /* FNV-1a */
-
-	for (size_t i = 0; i < entity.len; i++)
-		h = (h ^ (unsigned char)entity.ptr[i]) * 0x100000001B3u;
-	return (uint32_t)((h ^ (h >> 32)) % d->n_channels);
+	return (uint32_t)(hash_bytes(0, field_raw(res, row, FIELD_ENTITY)) % d->n_channels);
 }
 
 /* With the lock held. Takes over the rows of the answer. */
@@ -134,7 +130,7 @@ static void deal(struct shared *d, const struct answer *page)
 static bool wants_page(const struct shared *d, struct exchange *ret, uint32_t *ret_in_flight)
 {
 	uint32_t stock = 0, limit = 2 * (uint32_t)d->env.outbox->batch_max;
-	bool asked = false;
+	bool asked = false, gathering = clock_ms() - d->active_since_ms < GATHER_MS;
 
 	*ret = (struct exchange){ .want_bytes = (size_t)d->env.outbox->in_flight_bytes };
 	*ret_in_flight = 0;
@@ -142,7 +138,7 @@ static bool wants_page(const struct shared *d, struct exchange *ret, uint32_t *r
 		const struct channel *c = &d->channels[i];
 
 		/* Workers come one after the other; what is read for those who are not there yet is read in vain. */
-		if (c->state == CHANNEL_CLOSED && clock_ms() - d->active_since_ms < GATHER_MS)
+		if (c->state == CHANNEL_CLOSED && gathering)
 			return false;
 		stock = MAX(stock, c->queued);
 		*ret_in_flight += c->in_flight + c->queued;

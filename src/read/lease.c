@@ -30,7 +30,6 @@
  *
  * Claims outlive their connection. The window does not, so the first exchange of the next connection gives them back. */
 #include <endian.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,11 +117,7 @@ static bool holds_anything(const struct reader *r)
 /* Until when nobody takes this node for dead, under the number that the claims have. */
 static int64_t trusted_until(const struct reader *r)
 {
-	const struct node *n = r->env->node;
-
-	if (atomic_load(&n->id) != r->node)
-		return 0;
-	return atomic_load(&n->beat_ms) + n->heartbeat_ms * NODE_SILENT_BEATS - n->heartbeat_ms / 2;
+	return atomic_load(&r->env->node->id) == r->node ? node_trusted_until(r->env->node) : 0;
 }
 
 static int64_t lease_holds_until(const struct reader *r)
@@ -149,11 +144,6 @@ static void add_number(struct buf *array, uint64_t value)
 	uint64_t bytes = htobe64(value);
 
 	array_add(array, (struct slice){ (const char *)&bytes, sizeof(bytes) });
-}
-
-static void add_entity(void *arg, struct slice entity)
-{
-	array_add(arg, entity);
 }
 
 /* Each lane that is settled, in part or as a whole, has its first row here. */
@@ -261,7 +251,7 @@ static bool send_work(struct reader *r, struct error *err)
 static void collect_lanes(struct reader *r, const struct exchange *x)
 {
 	array_begin(&r->renewing, TYPE_TEXT);
-	window_each_lane(x->window, add_entity, &r->renewing);
+	window_each_lane(x->window, array_add_text, &r->renewing);
 	for (uint32_t i = 0; i < x->n_done; i++)
 		if (begins_lane(x->done[i]) && x->done[i]->lane->last->settling)
 			array_add(&r->renewing, x->done[i]->entity);
@@ -372,7 +362,7 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 	case ST_READ:
 	case ST_READ_LARGE:
 		r->settle.id_type = PQftype(res, FIELD_ID);
-		walk_take_rows(&r->walk, TAKE_PTR(owned), &r->answer, add_entity, &r->idle);
+		walk_take_rows(&r->walk, TAKE_PTR(owned), &r->answer, array_add_text, &r->idle);
 		r->idle_token = r->token;
 		break;
 	}
@@ -409,30 +399,20 @@ static bool lease_receive(struct reader *r, bool *ret_complete, struct answer *r
 
 /* --- opening and closing -------------------------------------------------------------------------------------- */
 
+static bool ignore_result(void *arg _unused_, int statement _unused_, PGresult *res, struct error *err _unused_)
+{
+	PQclear(res);
+	return true;
+}
+
 /* Best effort: what is not given back expires. */
 static void say_goodbye(struct reader *r)
 {
-	int64_t deadline_ms = clock_ms() + GOODBYE_MS;
 	struct error ignored;
-	PGresult *res;
-	int statement;
 
-	if (!session_send_settings(&r->pipeline, ST_SETTINGS, r->env->database, &ignored) || !send_forget(r, &ignored) ||
-	    !pipeline_sync(&r->pipeline, &ignored) || !pipeline_flush(&r->pipeline, &ignored))
-		return;
-	while (pipeline_busy(&r->pipeline) && clock_ms() < deadline_ms) {
-		struct pollfd p = { 0 };
-
-		p.fd = pipeline_pollfd(&r->pipeline, &p.events);
-		poll(&p, 1, (int)MAX(deadline_ms - clock_ms(), 0));
-		if (!pipeline_read(&r->pipeline, &ignored))
-			return;
-		do {
-			if (!pipeline_next(&r->pipeline, &statement, &res, &ignored))
-				return;
-			PQclear(res);
-		} while (res);
-	}
+	if (session_send_settings(&r->pipeline, ST_SETTINGS, r->env->database, &ignored) && send_forget(r, &ignored) &&
+	    pipeline_sync(&r->pipeline, &ignored))
+		pipeline_wait(&r->pipeline, GOODBYE_MS, ignore_result, NULL, &ignored);
 }
 
 static void lease_close(struct reader *r)

@@ -154,9 +154,10 @@ static void note_in_flight(void *arg, const struct event *ev)
 	struct ownership *o = arg;
 
 	/* A row that was held back and came again has no number; it counts for all, which is soon over. */
-	for (uint32_t i = 0; i < o->n_shards; i++)
-		if (ev->part < 0 || ev->part == (int32_t)i)
-			o->shards[i].in_flight = true;
+	for (uint32_t i = 0; i < o->n_shards && ev->part < 0; i++)
+		o->shards[i].in_flight = true;
+	if (ev->part >= 0)
+		o->shards[ev->part].in_flight = true;
 }
 
 static void find_in_flight(struct ownership *o, const struct window *window)

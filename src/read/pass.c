@@ -242,16 +242,19 @@ static void note_highest(const struct pass *p, struct pass_part *part, struct sl
 	set_place(&part->highest, place);
 }
 
-static void note_row(struct pass *p, const PGresult *res, int row)
+/* Rows of a part come together, so `last`, the part of the row before, is mostly the one. Returns it. */
+static struct pass_part *note_row(struct pass *p, const PGresult *res, int row, struct pass_part *last)
 {
 	int n = PQnfields(res);
 	struct slice place = field_raw(res, row, n - PASS_FIELD_PLACE);
-	struct pass_part *part = part_of(p, field_int4(res, row, n - PASS_FIELD_PART));
+	int32_t number = field_int4(res, row, n - PASS_FIELD_PART);
+	struct pass_part *part = last && last->number == number ? last : part_of(p, number);
 
 	part->rows++;
 	if (is_stable(res, row))
 		move_to(part, place);
 	note_highest(p, part, place);
+	return part;
 }
 
 /* Less than all of it may have come only where bytes were counted, and only when there are so many. */
@@ -293,6 +296,7 @@ static void take_page(struct pass *p, PGresult *res, struct answer *answer)
 	int n = PQnfields(res), rows = PQntuples(res);
 	/* What could not be settled is still there, and still in flight. */
 	bool again = p->again || !answer->settled;
+	struct pass_part *part = NULL;
 
 	p->place_type = PQftype(res, n - PASS_FIELD_PLACE);
 	for (uint32_t i = 0; i < p->n_parts; i++)
@@ -303,7 +307,7 @@ static void take_page(struct pass *p, PGresult *res, struct answer *answer)
 			note_retry(p, res, row, answer);
 			continue;
 		}
-		note_row(p, res, row);
+		part = note_row(p, res, row, part);
 	}
 	finish_parts(p, res);
 	p->under_way = !is_over(p);

@@ -1,19 +1,16 @@
 #include "read/recent.h"
 
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 enum { FIRST_ROOM = 256 };
 
 static uint64_t hash_of(enum recent_kind kind, struct slice what)
 {
-	uint64_t h = 0xCBF29CE484222325u ^ (uint64_t)kind; /* FNV-1a */
+	uint64_t h = hash_bytes((uint64_t)kind, what);
 
-	for (size_t i = 0; i < what.len; i++)
-		h = (h ^ (unsigned char)what.ptr[i]) * 0x100000001B3u;
-	h ^= h >> 32;
 	return h ? h : 1;
 }
 

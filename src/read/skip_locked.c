@@ -99,12 +99,7 @@ static const struct statement entities_statements[ENTITIES_STATEMENTS] = {
 		"   FROM kept k" },
 
 	[ST_READ] = { "postrider_read", "read rows", "SELECT {fields}, c.n::int, o.postrider_ctid" OUR_ROWS },
-	[ST_READ_LARGE] = { "postrider_read_large", "read rows",
-		"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"
-		" FROM (SELECT o.*, c.n AS postrider_n,"
-		"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"
-		OUR_ROWS ") o"
-		" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint" },
+	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_LIMITED(OUR_ROWS) },
 };
 
 static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE };

@@ -37,11 +37,6 @@ void walk_pass_hand(struct walk *w)
 	w->has_hand = false;
 }
 
-static void add_entity(void *arg, struct slice entity)
-{
-	array_add(arg, entity);
-}
-
 /* How many entities to claim for that many rows. Claiming too many costs giving them back; too few, another trip. */
 static uint32_t entities_for(const struct walk *w, uint32_t rows)
 {
@@ -63,7 +58,7 @@ bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *
 
 	w->has_hand = x->has_hand;
 	array_begin(&w->ours, TYPE_TEXT);
-	window_each_lane(x->window, add_entity, &w->ours);      /* not those that end with what is being settled */
+	window_each_lane(x->window, array_add_text, &w->ours);      /* not those that end with what is being settled */
 	claim[WALK_OURS] = array_param(&w->ours);
 	for (int i = 0; i < n_more; i++)
 		claim[WALK_PARAMS + i] = more[i];

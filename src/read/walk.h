@@ -105,12 +105,13 @@ enum {
 #define WALK_SQL_READ "SELECT {fields}, c.n::int, o.postrider_ctid" WALK_ROWS_OF_EACH " LIMIT $1::int"
 
 /* The same, and $3 bytes: adding up what is stored takes as long as reading, so only where it may be much. */
-#define WALK_SQL_READ_LARGE                                                                                     \
+#define WALK_SQL_LIMITED(rows)                                                                                  \
 	"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"                                                 \
 	" FROM (SELECT o.*, c.n AS postrider_n,"                                                                \
 	"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"          \
-	WALK_ROWS_OF_EACH " LIMIT $1::int) o"                                                                   \
+	rows ") o"                                                                                              \
 	" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint"
+#define WALK_SQL_READ_LARGE WALK_SQL_LIMITED(WALK_ROWS_OF_EACH " LIMIT $1::int")
 
 /* --- the walking worker -------------------------------------------------------------------------------------------- */
 

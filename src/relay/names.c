@@ -6,28 +6,13 @@
 #include "base/macros.h"
 #include "base/mem.h"
 
-/* The parts of a row by the names that the settings use for them, each with the column that plays it. */
-static const struct {
-	const char *name;
-	enum field field;
-	size_t column;
-	bool usable;                    /* in templates */
-} parts[] = {
-#define PART(name, field, usable) { #name, field, offsetof(struct columns_config, name), usable }
-	PART(id, FIELD_ID, true),
-	PART(entity_id, FIELD_ENTITY, true),
-	PART(message_id, FIELD_MESSAGE_ID, true),
-	PART(entity_type, FIELD_ENTITY_TYPE, true),
-	PART(event_type, FIELD_EVENT_TYPE, true),
-	PART(payload, FIELD_PAYLOAD, false),
-	PART(headers, FIELD_HEADERS, false),
-	PART(topic, FIELD_TOPIC, true),
-	PART(created_at, FIELD_CREATED_AT, true),
-	PART(traceparent, FIELD_TRACEPARENT, true),
-#undef PART
-};
+/* Templates are of text, and these may be anything. */
+static bool is_usable(enum field field)
+{
+	return field != FIELD_PAYLOAD && field != FIELD_HEADERS;
+}
 
-#define NO_PART ARRAY_SIZE(parts)
+#define NO_PART ARRAY_SIZE(table_mappings)
 
 void names_init(struct names *n, const struct outbox_config *outbox)
 {
@@ -52,23 +37,23 @@ void names_need(struct names *n, enum field field)
 /* "" where the settings say that the table has none. */
 static const char *column_of(const struct names *n, size_t part)
 {
-	const struct column_config *c = (const void *)((const char *)&n->outbox->columns + parts[part].column);
+	const struct column_config *c = table_mapped_column(&table_mappings[part], &n->outbox->columns);
 
 	return c->name ? c->name : "";
 }
 
 static bool resolve_part(struct names *n, size_t part, const char *name, uint32_t *ret, struct error *err)
 {
-	enum field field = parts[part].field;
+	enum field field = table_mappings[part].field;
 
-	if (!parts[part].usable)
+	if (!is_usable(field))
 		return error_set(err, ERROR_CONFIG, "{%s} is the %s column, which templates cannot use", name,
-				 parts[part].name);
+				 table_mappings[part].key);
 	/* Every row has a message id: its id, where the table has no such column. */
 	if (field != FIELD_MESSAGE_ID && !*column_of(n, part)) {
 		error_set(err, ERROR_CONFIG, "{%s} has no column", name);
 		return error_hint(err, "set outboxes.%s.columns.%s to the column that holds it", n->outbox->name,
-				  parts[part].name);
+				  table_mappings[part].key);
 	}
 	names_need(n, field);
 	*ret = field;
@@ -95,7 +80,7 @@ static size_t part_named(const char *name)
 {
 	size_t i = 0;
 
-	while (i < ARRAY_SIZE(parts) && strcmp(parts[i].name, name) != 0)
+	while (i < ARRAY_SIZE(table_mappings) && strcmp(table_mappings[i].key, name) != 0)
 		i++;
 	return i;
 }
@@ -104,7 +89,7 @@ static size_t part_played_by(const struct names *n, const char *column)
 {
 	size_t i = 0;
 
-	while (i < ARRAY_SIZE(parts) && strcmp(column_of(n, i), column) != 0)
+	while (i < ARRAY_SIZE(table_mappings) && strcmp(column_of(n, i), column) != 0)
 		i++;
 	return i;
 }
@@ -127,25 +112,25 @@ bool names_resolve(void *context, const char *name, uint32_t *ret, struct error 
 	if (part == NO_PART || !*column_of(n, part))
 		return resolve_part(n, player, name, ret, err);
 	error_set(err, ERROR_CONFIG, "{%s} can mean two things: columns.%s is %s, columns.%s is %s", name,
-		  parts[part].name, column_of(n, part), parts[player].name, name);
-	return error_hint(err, "write {%s} or {%s}", column_of(n, part), parts[player].name);
+		  table_mappings[part].key, column_of(n, part), table_mappings[player].key, name);
+	return error_hint(err, "write {%s} or {%s}", column_of(n, part), table_mappings[player].key);
 }
 
 bool names_check_table(const struct names *n, const struct table *t, struct error *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		const char *setting = n->needed_by[parts[i].field], *column = column_of(n, i);
+	for (size_t i = 0; i < ARRAY_SIZE(table_mappings); i++) {
+		const char *setting = n->needed_by[table_mappings[i].field], *column = column_of(n, i);
 
-		if (!setting || t->columns[parts[i].field].name)
+		if (!setting || t->columns[table_mappings[i].field].name)
 			continue;
 		if (*column)
 			error_set(err, ERROR_CONFIG, "%s needs the %s of a row, and %s has no column \"%s\"", setting,
-				  parts[i].name, t->name, column);
+				  table_mappings[i].key, t->name, column);
 		else
 			error_set(err, ERROR_CONFIG, "%s needs the %s of a row, and the settings name no column for it",
-				  setting, parts[i].name);
+				  setting, table_mappings[i].key);
 		return error_hint(err, "set outboxes.%s.columns.%s to the column that holds it, or change %s",
-				  n->outbox->name, parts[i].name, setting);
+				  n->outbox->name, table_mappings[i].key, setting);
 	}
 	return true;
 }

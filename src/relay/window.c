@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "relay/batch.h"
 
@@ -78,15 +79,6 @@ void window_return(struct event_list *to, struct event_list back)
 
 /* --- lanes by their key ------------------------------------------------------------------------------------------ */
 
-static uint64_t hash_of(struct slice s)
-{
-	uint64_t h = 0xCBF29CE484222325u; /* FNV-1a */
-
-	for (size_t i = 0; i < s.len; i++)
-		h = (h ^ (unsigned char)s.ptr[i]) * 0x100000001B3u;
-	return h ^ (h >> 32);
-}
-
 static void rehash(struct window *w, uint32_t n_buckets)
 {
 	struct lane **buckets = mem_new_array(struct lane *, n_buckets);
@@ -114,7 +106,7 @@ static struct lane *find_lane(const struct window *w, struct slice key, uint64_t
 
 static struct lane *lane_of(struct window *w, struct slice key)
 {
-	uint64_t hash = hash_of(key);
+	uint64_t hash = hash_bytes(0, key);
 	struct lane *l = find_lane(w, key, hash);
 
 	if (l)
@@ -357,7 +349,7 @@ bool window_takes(const struct window *w, const struct event *ev, bool again)
 
 	if (!again && w->n_stopped == 0)
 		return true;
-	l = find_lane(w, ev->lane_key, hash_of(ev->lane_key));
+	l = find_lane(w, ev->lane_key, hash_bytes(0, ev->lane_key));
 	if (!l)
 		return true;
 	if (l->last->state == EVENT_HELD || (l->failed && l->action == WINDOW_HOLD))

@@ -16,30 +16,10 @@
 
 struct archive {
 	const struct archive_request *request;
-	struct table table;             /* as routing knows tables; no payload */
+	struct table *table;            /* as routing knows tables; no payload */
 	struct table_column marked;
 	char *marked_value;             /* NULL: any */
 	char *doing;                    /* for messages */
-};
-
-/* The mapped columns that make a message, apart from its payload. */
-static const struct {
-	enum field field;
-	const char *key;
-	size_t offset;
-	bool required;
-} mappings[] = {
-#define MAPPING(field, name, required) { field, #name, offsetof(struct columns_config, name), required }
-	MAPPING(FIELD_ID, id, true),
-	MAPPING(FIELD_ENTITY, entity_id, true),
-	MAPPING(FIELD_MESSAGE_ID, message_id, false),
-	MAPPING(FIELD_ENTITY_TYPE, entity_type, false),
-	MAPPING(FIELD_EVENT_TYPE, event_type, false),
-	MAPPING(FIELD_HEADERS, headers, false),
-	MAPPING(FIELD_TOPIC, topic, false),
-	MAPPING(FIELD_CREATED_AT, created_at, false),
-	MAPPING(FIELD_TRACEPARENT, traceparent, false),
-#undef MAPPING
 };
 
 const char *archive_id_header(const struct outbox_config *outbox)
@@ -47,27 +27,13 @@ const char *archive_id_header(const struct outbox_config *outbox)
 	return outbox->route.envelope == ENVELOPE_CLOUDEVENTS ? "ce_id" : "id";
 }
 
-static void column_release(struct table_column *c)
-{
-	free(c->name);
-	free(c->quoted);
-	free(c->type);
-}
-
 void archive_free(struct archive *a)
 {
 	if (!a)
 		return;
-	for (size_t i = 0; i < FIELD_EXTRA; i++)
-		column_release(&a->table.columns[i]);
-	for (size_t i = 0; i < a->table.n_extra; i++)
-		column_release(&a->table.extra[i]);
-	free(a->table.extra);
-	column_release(&a->table.order);
-	column_release(&a->marked);
+	table_free(a->table);
+	table_column_release(&a->marked);
 	free(a->marked_value);
-	free(a->table.name);
-	free(a->table.select_list);
 	free(a->doing);
 	free(a);
 }
@@ -79,25 +45,15 @@ void archive_freep(struct archive **a)
 
 bool archive_is_same(const struct archive *a, const struct archive *b)
 {
-	return a->table.oid == b->table.oid;
+	return a->table->oid == b->table->oid;
 }
 
 const char *archive_name(const struct archive *a)
 {
-	return a->table.name;
+	return a->table->name;
 }
 
 /* ---- Looking it up ----------------------------------------------------------------------------------------------- */
-
-enum { COLUMN_NAME, COLUMN_TYPE };
-
-/* Types behind domains, as relay/field.c wants to know them. */
-#define SELECT_COLUMNS                                                                                               \
-	"SELECT a.attname, pg_catalog.format_type("                                                                 \
-	"  CASE WHEN t.typtype = 'd' THEN t.typbasetype ELSE a.atttypid END,"                                       \
-	"  CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END)"                                        \
-	" FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid"                           \
-	" WHERE a.attrelid = $1::pg_catalog.oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 
 enum { OID, NAME, SCHEMA, MAY_READ, ROLE };
 
@@ -120,32 +76,19 @@ static bool find_table(PGconn *conn, struct archive *a, struct error *err)
 	if (PQntuples(res) == 0)
 		return error_set(err, ERROR_CONFIG, "there is no table or view %s in database %s", a->request->table,
 				 PQdb(conn));
-	a->table.oid = (uint32_t)strtoul(PQgetvalue(res, 0, OID), NULL, 10);
-	a->table.name = mem_strdup(PQgetvalue(res, 0, NAME));
-	a->doing = mem_printf("read %s", a->table.name);
+	a->table->oid = (uint32_t)strtoul(PQgetvalue(res, 0, OID), NULL, 10);
+	a->table->name = mem_strdup(PQgetvalue(res, 0, NAME));
+	a->doing = mem_printf("read %s", a->table->name);
 	if (PQgetvalue(res, 0, MAY_READ)[0] == 't')
 		return true;
-	error_set(err, ERROR_CONFIG, "%s may not read %s", PQgetvalue(res, 0, ROLE), a->table.name);
+	error_set(err, ERROR_CONFIG, "%s may not read %s", PQgetvalue(res, 0, ROLE), a->table->name);
 	return error_hint(err, "GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s;", PQgetvalue(res, 0, SCHEMA),
-			  PQgetvalue(res, 0, ROLE), a->table.name, PQgetvalue(res, 0, ROLE));
-}
-
-static bool find_column(PGconn *conn, const PGresult *columns, const char *name, struct table_column *ret)
-{
-	for (int i = 0; i < PQntuples(columns); i++) {
-		if (strcmp(PQgetvalue(columns, i, COLUMN_NAME), name) != 0)
-			continue;
-		ret->name = mem_strdup(name);
-		ret->quoted = pg_quote_name(conn, name);
-		ret->type = mem_strdup(PQgetvalue(columns, i, COLUMN_TYPE));
-		return true;
-	}
-	return false;
+			  PQgetvalue(res, 0, ROLE), a->table->name, PQgetvalue(res, 0, ROLE));
 }
 
 static bool missing_column(const struct archive *a, const char *column, const char *wanted_by, struct error *err)
 {
-	error_set(err, ERROR_CONFIG, "%s has no column %s, which %s names", a->table.name, column, wanted_by);
+	error_set(err, ERROR_CONFIG, "%s has no column %s, which %s names", a->table->name, column, wanted_by);
 	return error_hint(err, "a table to verify against has the columns of its outbox, except the payload");
 }
 
@@ -154,16 +97,16 @@ static bool map_columns(PGconn *conn, struct archive *a, const PGresult *columns
 	const struct outbox_config *outbox = a->request->outbox;
 	const struct column_config *order = outbox->order_by.name[0] ? &outbox->order_by : &outbox->columns.id;
 
-	for (size_t i = 0; i < ARRAY_SIZE(mappings); i++) {
-		const struct column_config *c = (const void *)((const char *)&outbox->columns + mappings[i].offset);
-		_cleanup_(mem_freep) char *setting =
-			mem_printf("outboxes.%s.columns.%s", outbox->name, mappings[i].key);
+	for (size_t i = 0; i < ARRAY_SIZE(table_mappings); i++) {
+		const struct table_mapping *m = &table_mappings[i];
+		const struct column_config *c = table_mapped_column(m, &outbox->columns);
+		_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.columns.%s", outbox->name, m->key);
 
-		if (c->name[0] && !find_column(conn, columns, c->name, &a->table.columns[mappings[i].field]) &&
-		    (mappings[i].required || c->where))
+		if (m->field != FIELD_PAYLOAD && c->name[0] &&
+		    !table_find_column(conn, columns, c->name, &a->table->columns[m->field]) && (m->required || c->where))
 			return missing_column(a, c->name, setting, err);
 	}
-	return find_column(conn, columns, order->name, &a->table.order) ||
+	return table_find_column(conn, columns, order->name, &a->table->order) ||
 	       missing_column(a, order->name, "order_by", err);
 }
 
@@ -172,9 +115,9 @@ static bool map_extra(PGconn *conn, struct archive *a, const PGresult *columns, 
 	size_t n;
 	const char *const *names = route_extra_columns(a->request->route, &n);
 
-	a->table.extra = mem_new_array(struct table_column, n + 1);
-	for (size_t i = 0; i < n; i++, a->table.n_extra++)
-		if (!find_column(conn, columns, names[i], &a->table.extra[i]))
+	a->table->extra = mem_new_array(struct table_column, n + 1);
+	for (size_t i = 0; i < n; i++, a->table->n_extra++)
+		if (!table_find_column(conn, columns, names[i], &a->table->extra[i]))
 			return missing_column(a, names[i], "a template of the route", err);
 	return true;
 }
@@ -189,29 +132,19 @@ static bool map_marked(PGconn *conn, struct archive *a, const PGresult *columns,
 	name = mem_strndup(marked, strcspn(marked, "="));
 	if (strchr(marked, '='))
 		a->marked_value = mem_strdup(strchr(marked, '=') + 1);
-	return find_column(conn, columns, name, &a->marked) || missing_column(a, name, "--marked", err);
+	return table_find_column(conn, columns, name, &a->marked) || missing_column(a, name, "--marked", err);
 }
 
 static bool check_times(const struct archive *a, struct error *err)
 {
-	if ((!a->request->since && !a->request->until) || a->table.columns[FIELD_CREATED_AT].name)
+	if ((!a->request->since && !a->request->until) || a->table->columns[FIELD_CREATED_AT].name)
 		return true;
-	error_set(err, ERROR_CONFIG, "%s has no column that says when a row was written", a->table.name);
+	error_set(err, ERROR_CONFIG, "%s has no column that says when a row was written", a->table->name);
 	return error_hint(err, "leave out --since and --until, or set outboxes.%s.columns.created_at",
 			  a->request->outbox->name);
 }
 
 /* ---- The statement ----------------------------------------------------------------------------------------------- */
-
-static void add_field(struct buf *sql, const struct table_column *c, enum field field)
-{
-	if (sql->len)
-		buf_add_str(sql, ", ");
-	if (!c->name)
-		buf_add_str(sql, "NULL::pg_catalog.text");
-	else
-		buf_printf(sql, table_is_uncast(c, field) ? "o.%s" : "o.%s::pg_catalog.text", c->quoted);
-}
 
 /* The fields of routing, then the rank, then whether the row is marked. Rows that no order tells apart share a rank. */
 static void build_select_list(struct archive *a)
@@ -220,11 +153,11 @@ static void build_select_list(struct archive *a)
 
 	buf_init(&list, SQL_CEILING);
 	for (enum field f = 0; f < FIELD_EXTRA; f++)
-		add_field(&list, &a->table.columns[f], f);
-	for (size_t i = 0; i < a->table.n_extra; i++)
-		add_field(&list, &a->table.extra[i], FIELD_EXTRA);
+		table_add_expression(&list, &a->table->columns[f], f);
+	for (size_t i = 0; i < a->table->n_extra; i++)
+		table_add_expression(&list, &a->table->extra[i], FIELD_EXTRA);
 	if (a->request->ranked)
-		buf_printf(&list, ", pg_catalog.dense_rank() OVER (ORDER BY o.%s)", a->table.order.quoted);
+		buf_printf(&list, ", pg_catalog.dense_rank() OVER (ORDER BY o.%s)", a->table->order.quoted);
 	else
 		buf_add_str(&list, ", 0::pg_catalog.int8");
 	if (!a->marked.name)
@@ -235,12 +168,12 @@ static void build_select_list(struct archive *a)
 	else
 		buf_printf(&list, strcmp(a->marked.type, "boolean") == 0 ? ", o.%s IS TRUE" : ", o.%s IS NOT NULL",
 			   a->marked.quoted);
-	a->table.select_list = buf_take(&list);
+	a->table->select_list = buf_take(&list);
 }
 
 static char *build_statement(const struct archive *a)
 {
-	const struct table_column *time = &a->table.columns[FIELD_CREATED_AT];
+	const struct table_column *time = &a->table->columns[FIELD_CREATED_AT];
 	_cleanup_(mem_freep) char *created = time->name ? mem_printf("o.%s", time->quoted) : mem_strdup("NULL");
 	struct buf sql;
 
@@ -248,9 +181,9 @@ static char *build_statement(const struct archive *a)
 	buf_printf(&sql, "DECLARE postrider_verify NO SCROLL CURSOR FOR SELECT %s FROM %s o"
 			 " WHERE ($1::pg_catalog.timestamptz IS NULL OR %s >= $1::pg_catalog.timestamptz)"
 			 " AND ($2::pg_catalog.timestamptz IS NULL OR %s < $2::pg_catalog.timestamptz)",
-		   a->table.select_list, a->table.name, created, created);
+		   a->table->select_list, a->table->name, created, created);
 	if (a->request->ranked)
-		buf_printf(&sql, " ORDER BY o.%s", a->table.order.quoted);
+		buf_printf(&sql, " ORDER BY o.%s", a->table->order.quoted);
 	return buf_take(&sql);
 }
 
@@ -258,16 +191,12 @@ bool archive_open(PGconn *conn, const struct archive_request *request, struct ar
 {
 	_cleanup_(archive_freep) struct archive *a = mem_new(struct archive);
 	_cleanup_(pg_result_clearp) PGresult *columns = NULL;
-	char oid[16];
 
 	a->request = request;
-	if (!find_table(conn, a, err))
-		return false;
-	snprintf(oid, sizeof(oid), "%u", a->table.oid);
-	if (!pg_query(conn, "read the columns of the table", SELECT_COLUMNS, 1, (const char *const[]){ oid }, &columns,
-		      err) ||
+	a->table = mem_new(struct table);
+	if (!find_table(conn, a, err) || !table_read_columns(conn, a->table->oid, &columns, err) ||
 	    !map_columns(conn, a, columns, err) || !map_extra(conn, a, columns, err) ||
-	    !map_marked(conn, a, columns, err) || !route_check_table(request->route, &a->table, err) ||
+	    !map_marked(conn, a, columns, err) || !route_check_table(request->route, a->table, err) ||
 	    !check_times(a, err))
 		return false;
 	build_select_list(a);
@@ -302,7 +231,7 @@ static bool take_row(const struct archive *a, struct batch *b, uint32_t number, 
 		     struct error *err)
 {
 	const struct event *ev = &b->events[number];
-	int last = FIELD_EXTRA + (int)a->table.n_extra;
+	int last = FIELD_EXTRA + (int)a->table->n_extra;
 	struct archive_row row = {
 		.rank = rank_of(field_raw(b->rows, (int)number, last)),
 		.marked = PQgetvalue(b->rows, (int)number, last + 1)[0] != 0,

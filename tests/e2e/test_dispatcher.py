@@ -1,6 +1,5 @@
 """The reader `dispatcher`: one process fetches for a pool of workers, the others stand by."""
 
-import json
 import time
 
 import pytest
@@ -112,21 +111,6 @@ def test_a_restart_of_postgresql_loses_nothing(fragile_database, kafka, topic, s
     fragile_database.wait_until_empty()
     assert [relay.stop() for relay in relays] == [0, 0]
     expect_in_order(fragile_database.ledger(), arrivals(read_topic(kafka, topic)))
-
-
-def test_a_refused_row_holds_back_its_entity_only_and_nothing_overtakes_it(database, kafka, topic, start_relay):
-    database.insert("bad", json.dumps({"seq": 1, "blob": "x" * 2_000_000}))
-    relay = start_relay(dispatcher_settings(database, kafka, topic))
-    wait_until(lambda: database.value("SELECT count(*) FROM postrider.retry") == 1, what="a held row")
-    for seq in range(2, 40):
-        database.insert("bad", json.dumps({"seq": seq}))
-        database.insert(f"good-{seq}", json.dumps({"seq": 1}))
-    wait_until(lambda: database.pending() == 39, what="the others published")
-    database.execute("UPDATE public.outbox SET payload = '{\"seq\": 1}' WHERE length(payload::text) > 1000000")
-    database.wait_until_empty(60)
-    assert relay.stop() == 0
-    bad = [json.loads(record.value)["seq"] for record in read_topic(kafka, topic) if record.key == b"bad"]
-    assert bad == list(range(1, 40))
 
 
 def test_the_event_store_is_written_through_its_own_connection(database, start_relay):

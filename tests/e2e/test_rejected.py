@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.e2e.consume import read_topic
-from tests.e2e.relay import kafka_settings, wait_until
+from tests.e2e.relay import kafka_settings, postrider, wait_until, write_config
 
 
 @pytest.mark.parametrize("limit, size", [(20_000, 30_000), (None, 1_200_000)], ids=["topic's limit", "client's limit"])
@@ -83,3 +83,25 @@ def test_many_held_entities_do_not_stop_the_rest(database, kafka, make_topic, st
     wait_until(lambda: database.pending() == 150, 40, "all good rows gone")
     assert len(read_topic(kafka, topic)) == 100
     assert relay.stop() == 0
+
+
+@pytest.mark.parametrize("options", [{"reader": "shards", "shards": {"count": 2}}, {"reader": "dispatcher"}],
+                         ids=["shards", "dispatcher"])
+def test_a_reader_that_reads_ahead_brings_nothing_past_a_refused_row(
+        database, kafka, topic, start_relay, tmp_path, options):
+    """Neither later rows of the entity while the first one waits for its next attempt, nor any when it has passed."""
+    content = kafka_settings(database, kafka, topic, **options)
+    assert postrider("init", "-c", write_config(tmp_path / "init-reader.yaml", content)).returncode == 0
+    database.insert("bad", json.dumps({"seq": 1, "blob": "x" * 2_000_000}))
+    relay = start_relay(content)
+    wait_until(lambda: database.value("SELECT count(*) FROM postrider.retry") == 1, what="a held row")
+    for seq in range(2, 40):
+        database.insert("bad", json.dumps({"seq": seq}))
+        database.insert(f"good-{seq}", json.dumps({"seq": 1}))
+    wait_until(lambda: database.pending() == 39, what="the others published")
+    database.execute("UPDATE public.outbox SET payload = '{\"seq\": 1}' WHERE length(payload::text) > 1000000")
+    database.wait_until_empty(60)
+    assert relay.stop() == 0
+    bad = [json.loads(record.value)["seq"] for record in read_topic(kafka, topic) if record.key == b"bad"]
+    assert bad == list(range(1, 40))
+    assert database.value("SELECT count(*) FROM postrider.retry") == 0

@@ -148,26 +148,6 @@ def test_static_assignment_divides_by_lists(database, kafka, topic, start_relay,
     expect_exactly_once(database.ledger(), arrivals(read_topic(kafka, topic)))
 
 
-def test_a_refused_row_holds_back_its_entity_only_and_nothing_overtakes_it(
-        database, kafka, topic, start_relay, tmp_path):
-    """Read-ahead must not bring later rows of the entity while the first one waits for its next attempt."""
-    content = shard_settings(database, kafka, topic, count=2)
-    divide(content, tmp_path)
-    database.insert("bad", json.dumps({"seq": 1, "blob": "x" * 2_000_000}))
-    relay = start_relay(content)
-    wait_until(lambda: database.value("SELECT count(*) FROM postrider.retry") == 1, what="a held row")
-    for seq in range(2, 40):
-        database.insert("bad", json.dumps({"seq": seq}))
-        database.insert(f"good-{seq}", json.dumps({"seq": 1}))
-    wait_until(lambda: database.pending() == 39, what="the others published")
-    database.execute("UPDATE public.outbox SET payload = '{\"seq\": 1}' WHERE length(payload::text) > 1000000")
-    database.wait_until_empty(60)
-    assert relay.stop() == 0
-    bad = [json.loads(record.value)["seq"] for record in read_topic(kafka, topic) if record.key == b"bad"]
-    assert bad == list(range(1, 40))
-    assert database.value("SELECT count(*) FROM postrider.retry") == 0
-
-
 def test_the_key_id_spreads_one_entity_over_all_workers(database, kafka, topic, start_relay, tmp_path):
     database.entities(1)
     database.write_backlog(5000)
