@@ -129,7 +129,8 @@ static void deal(struct shared *d, const struct answer *page)
  * there is a backlog and room to have some in stock. */
 static bool wants_page(const struct shared *d, struct exchange *ret, uint32_t *ret_in_flight)
 {
-	uint32_t stock = 0, limit = 2 * (uint32_t)d->env.outbox->batch_max;
+	/* A small stock: rows that a worker does not take at once have left the processor's cache when it does. */
+	uint32_t stock = 0, limit = MAX((uint32_t)d->env.outbox->batch_max / 4, 1);
 	bool asked = false, gathering = clock_ms() - d->active_since_ms < GATHER_MS;
 
 	*ret = (struct exchange){ .want_bytes = (size_t)d->env.outbox->in_flight_bytes };

@@ -13,7 +13,7 @@
 #include "read/assign.h"
 #include "read/pass.h"
 
-enum { DEFAULT_LEASE_MS = 10 * 1000, LOOK_MS = 1000 };
+enum { DEFAULT_LEASE_MS = 10 * 1000, LOOK_MS = 1000, RESTLESS_MS = 100, SETTLING_IN_MS = 1500 };
 
 int64_t ownership_lease_ms(const struct outbox_config *outbox)
 {
@@ -29,6 +29,7 @@ void ownership_init(struct ownership *o, const struct reader_env *env, int first
 {
 	*o = (struct ownership){ .env = env, .first_statement = first_statement };
 	o->node = atomic_load(&env->node->id);
+	o->began_ms = clock_ms();
 	o->lease_ms = ownership_lease_ms(env->outbox);
 	snprintf(o->node_text, sizeof(o->node_text), "%lld", (long long)o->node);
 	snprintf(o->worker_text, sizeof(o->worker_text), "%u", env->worker);
@@ -194,6 +195,7 @@ static void think(struct ownership *o, const PGresult *res)
 	int32_t owners[PASS_PARTS_MAX];
 	bool changed = false;
 
+	o->waiting = false;
 	for (uint32_t i = 0; i < n; i++) {
 		members[i] = (struct member){ PQgetvalue(res, (int)i, 2), atoll(PQgetvalue(res, (int)i, 0)),
 					      atoi(PQgetvalue(res, (int)i, 1)) };
@@ -222,6 +224,7 @@ static void think(struct ownership *o, const PGresult *res)
 
 		changed |= state != s->state;
 		s->state = state;
+		o->waiting |= s->wanted && state == SHARD_OF_OTHERS;
 		/* Trying to take what is not free would only be in vain. */
 		s->wanted &= owners[i] == ASSIGN_NOBODY || s->state != SHARD_OF_OTHERS;
 	}
@@ -304,6 +307,13 @@ static bool send_renew(struct ownership *o, struct pipeline *p, struct error *er
 	       pipeline_send(p, o->first_statement + OWNERSHIP_MEMBERS, NULL, 0, false, err);
 }
 
+int64_t ownership_look_again_ms(const struct ownership *o, int64_t now)
+{
+	bool restless = o->waiting || now - o->began_ms < SETTLING_IN_MS;
+
+	return MIN(restless ? RESTLESS_MS : LOOK_MS, ownership_beat_ms(o->env->outbox));
+}
+
 /* Taking follows the look that showed what is free; a drained shard is given up as soon as it is. */
 bool ownership_send(struct ownership *o, struct pipeline *p, const struct exchange *x, int64_t now, struct error *err)
 {
@@ -311,9 +321,9 @@ bool ownership_send(struct ownership *o, struct pipeline *p, const struct exchan
 
 	if (!send_give_up(o, p, x, err) || !send_take(o, p, err))
 		return false;
-	if (now >= o->look_at_ms || o->taking) {
+	if (now - o->looked_ms >= ownership_look_again_ms(o, now) || o->taking) {
 		o->renewing_ms = now;
-		o->look_at_ms = now + ownership_beat_ms(o->env->outbox);
+		o->looked_ms = now;
 		if (!send_renew(o, p, err))
 			return false;
 	}

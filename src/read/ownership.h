@@ -98,13 +98,16 @@ struct ownership {
 	bool changed;                   /* others are ours since ownership_list */
 	uint64_t term;                  /* goes up with every shard that we get */
 	bool taking;                    /* the exchange under way takes shards */
-	int64_t look_at_ms;
+	bool waiting;                   /* for shards that others are to give up */
+	int64_t began_ms, looked_ms;
 	int64_t renewing_ms, renewed_ms; /* when the renewal under way, and the last that worked, was sent */
 	PGresult *owners;
 	struct buf numbers, epochs;     /* parameters */
 };
 
 int64_t ownership_lease_ms(const struct outbox_config *outbox);
+/* When to look again: soon while shards are on their way to us, and at first, when others may still come. */
+int64_t ownership_look_again_ms(const struct ownership *o, int64_t now_ms);
 /* How often a worker should come to ownership_send at least. */
 int64_t ownership_beat_ms(const struct outbox_config *outbox);
 const char *ownership_key_name(const struct outbox_config *outbox);

@@ -181,6 +181,7 @@ static bool shards_receive(struct reader *r, bool *ret_complete, struct answer *
 		pass_set_parts(&r->pass, numbers, ownership_list(&r->ownership, numbers));
 	r->answer.gained = ownership_has_more_to_do(&r->ownership);
 	r->answer.exhausted &= !r->answer.gained;
+	r->answer.look_again_ms = ownership_look_again_ms(&r->ownership, clock_ms());
 	*ret = r->answer;
 	r->answer = (struct answer){ 0 };
 	return true;

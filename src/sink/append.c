@@ -10,7 +10,7 @@
 #include "pg/conn.h"
 #include "pg/exec.h"
 
-enum { RETRY_FIRST_MS = 200, RETRY_MAX_MS = 10000 };
+enum { RETRY_FIRST_MS = 200, RETRY_MAX_MS = 10000, ANSWER_SLACK_MS = 2000 };
 
 void append_init(struct append *a, const struct database_config *database, const char *table,
 		 struct outcomes *outcomes)
@@ -125,6 +125,7 @@ static bool send_events(struct append *a, uint32_t n, int64_t now_ms)
 {
 	a->failed = !event_store_send(a->conn, a->store, DIAL_STATEMENT, &a->rows, a->events + a->at, n, &a->why);
 	if (!a->failed) {
+		a->answer_by_ms = now_ms + a->database->statement_timeout_ms + ANSWER_SLACK_MS;
 		flush(a);
 		return true;
 	}
@@ -266,6 +267,15 @@ static void lose_connection(struct append *a, int64_t now_ms)
 	give_up(a, &a->why, now_ms);
 }
 
+/* The server ends a statement that takes too long, and says so. Who hears nothing talks to a connection that leads nowhere. */
+static void lose_silent_connection(struct append *a, int64_t now_ms)
+{
+	error_set(&a->why, ERROR_TRANSPORT, "append events: the server did not answer in %lld ms",
+		  (long long)(a->database->statement_timeout_ms + ANSWER_SLACK_MS));
+	shutdown(PQsocket(a->conn), SHUT_RDWR);
+	give_up(a, &a->why, now_ms);
+}
+
 static void pump_connection(struct append *a, int64_t now_ms)
 {
 	if (a->unflushed)
@@ -276,6 +286,8 @@ static void pump_connection(struct append *a, int64_t now_ms)
 	}
 	if (a->count > 0 && receive(a))
 		conclude(a, now_ms);
+	if (a->count > 0 && now_ms >= a->answer_by_ms)
+		lose_silent_connection(a, now_ms);
 	if (a->conn && PQstatus(a->conn) == CONNECTION_BAD)
 		lose_connection(a, now_ms);
 }
@@ -314,6 +326,8 @@ int append_pollfd(const struct append *a, short *ret_events, int64_t *ret_deadli
 	if (a->dial)
 		return dial_fd(a->dial);
 	if (a->conn) {
+		if (a->count > 0)
+			*ret_deadline_ms = a->answer_by_ms;
 		*ret_events = a->unflushed ? POLLIN | POLLOUT : POLLIN;
 		return PQsocket(a->conn);
 	}

@@ -37,6 +37,7 @@ struct append {
 	uint32_t *refused;              /* numbers of those that failed in the pass one by one */
 	uint32_t n_refused;
 	bool unflushed;                 /* libpq has bytes to send */
+	int64_t answer_by_ms;           /* when the statement under way must have been answered */
 	bool failed;                    /* the statement under way; `why` is set */
 	struct error why;
 	struct event_rows rows;

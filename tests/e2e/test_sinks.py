@@ -1,6 +1,8 @@
 """The event store, standard output, and several sinks for one outbox."""
 
 import json
+import os
+import signal
 import time
 
 import pytest
@@ -55,6 +57,24 @@ def test_an_event_store_in_another_database_keeps_order_and_ignores_repeats(data
     database.wait_until_empty()
     assert survivor.stop() == 0
     expect_exactly_once(database.ledger(), store.event_store())
+    dropped(store)
+
+
+def test_a_connection_to_an_event_store_that_falls_silent_is_replaced(database, tmp_path, start_relay):
+    """A server process that is stopped stands for every peer that takes what is sent and never answers."""
+    store = initialised(new_database(database.server), tmp_path)
+    start_relay(settings(database.dsn, {"type": "postgres", "url": store.dsn, "statement_timeout": "1s"}, workers=1))
+    database.insert("silent")
+    database.wait_until_empty()
+    pid = store.value("SELECT pid FROM pg_stat_activity"
+                      " WHERE datname = current_database() AND application_name LIKE 'postrider%'")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        database.insert("silent")
+        database.wait_until_empty(15)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert store.value("SELECT count(*) FROM postrider.event") == 2
     dropped(store)
 
 
