@@ -104,6 +104,10 @@ static void on_error(struct handle *h, rd_kafka_event_t *event)
 
 	if (code == RD_KAFKA_RESP_ERR__FATAL || rd_kafka_event_error_is_fatal(event))
 		atomic_store(&h->stopped, true);
+	/* A broker that its cluster has shut out for a moment answers that there are no brokers. librdkafka then forgets
+	 * all of them, and may cancel its own return to the first ones: it would never connect again. */
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+		rd_kafka_brokers_add(h->rk, h->env->sink->kafka.brokers);
 	kafka_health_error(&h->env->health, code, rd_kafka_event_error_string(event));
 }
 

@@ -124,14 +124,19 @@ def test_rows_that_are_moved_while_on_their_way_are_settled_once(database, fragi
     assert len(read_topic(fragile_kafka, fragile_topic)) == 31
 
 
-def test_a_broker_that_answers_no_more_is_survived(database, fragile_kafka, fragile_topic, start_relay):
-    """Frozen rather than gone: connections stay open and nothing comes back."""
+@pytest.mark.parametrize("seconds", [
+    pytest.param(3, id="for a moment"),
+    pytest.param(6, id="until its cluster shuts it out"),       # broker.session.timeout.ms is 4000
+])
+def test_a_broker_that_answers_no_more_is_survived(database, fragile_kafka, fragile_topic, start_relay, seconds):
+    """Frozen rather than gone: connections stay open and nothing comes back. A broker that was shut out tells clients for a
+    moment that the cluster has no brokers, and librdkafka may forget the way back."""
     entities = database.entities(20)
     relay = start_relay(kafka_settings(database, fragile_kafka, fragile_topic))
     with Writers(database.dsn, entities, threads=2, pause=0.003):
         time.sleep(1)
         os.kill(fragile_kafka.pid, signal.SIGSTOP)
-        time.sleep(3)
+        time.sleep(seconds)
         os.kill(fragile_kafka.pid, signal.SIGCONT)
         time.sleep(1)
     database.wait_until_empty(timeout=60)
