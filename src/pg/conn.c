@@ -208,6 +208,11 @@ static bool apply_common_settings(PGconn *conn, const struct database_config *db
 		{ "lock_timeout", milliseconds(&lock, db->lock_timeout_ms), 0 },
 		{ "TimeZone", "UTC", 0 },
 		{ "DateStyle", "ISO, YMD", 0 },
+		{ "IntervalStyle", "postgres", 0 },
+		{ "bytea_output", "hex", 0 },
+		{ "extra_float_digits", "1", 0 },
+		/* Types are known by their names as the server writes them. */
+		{ "quote_all_identifiers", "off", 0 },
 		/* Names are qualified everywhere; nobody slips a function of his own under them. */
 		{ "search_path", "pg_catalog", 0 },
 		/* Readers count on a new snapshot for each statement, whatever the role's default is. */
@@ -238,16 +243,13 @@ bool pg_apply_reader_settings(PGconn *conn, const struct database_config *db, st
 	return apply(conn, db, settings, ARRAY_SIZE(settings), err);
 }
 
-bool pg_connect(const struct database_config *db, const char *purpose, int interrupt_fd, PGconn **ret,
-		struct error *err)
+static bool connect_with(const struct conninfo *info, const struct database_config *db, int interrupt_fd, PGconn **ret,
+			 struct error *err)
 {
-	_cleanup_(conninfo_release) struct conninfo info = { 0 };
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 	int64_t deadline_ms = clock_ms() + db->connect_timeout_ms;
 
-	if (!conninfo_build(db, purpose, &info, err))
-		return false;
-	conn = PQconnectStartParams((const char *const *)info.keywords, (const char *const *)info.values, 0);
+	conn = PQconnectStartParams((const char *const *)info->keywords, (const char *const *)info->values, 0);
 	if (!conn)
 		return error_set(err, ERROR_BUG, "could not connect to the database: out of memory");
 	/* Verbose, because only then do messages of a failed connect carry their SQLSTATE. */
@@ -256,10 +258,32 @@ bool pg_connect(const struct database_config *db, const char *purpose, int inter
 	if (!finish_connecting(conn, interrupt_fd, deadline_ms, err))
 		return false;
 	PQsetErrorVerbosity(conn, PQERRORS_DEFAULT);
-	if (!apply_common_settings(conn, db, err))
+	*ret = TAKE_PTR(conn);
+	return true;
+}
+
+bool pg_connect(const struct database_config *db, const char *purpose, int interrupt_fd, PGconn **ret,
+		struct error *err)
+{
+	_cleanup_(conninfo_release) struct conninfo info = { 0 };
+	_cleanup_(pg_closep) PGconn *conn = NULL;
+
+	if (!conninfo_build(db, purpose, &info, err) || !connect_with(&info, db, interrupt_fd, &conn, err) ||
+	    !apply_common_settings(conn, db, err))
 		return false;
 	*ret = TAKE_PTR(conn);
 	return true;
+}
+
+bool pg_connect_replication(const struct database_config *db, const char *purpose, int interrupt_fd, PGconn **ret,
+			    struct error *err)
+{
+	_cleanup_(conninfo_release) struct conninfo info = { 0 };
+
+	if (!conninfo_build(db, purpose, &info, err))
+		return false;
+	conninfo_set(&info, "replication", "database");
+	return connect_with(&info, db, interrupt_fd, ret, err);
 }
 
 char *pg_identity(PGconn *conn)

@@ -16,6 +16,8 @@
 	  " pg_catalog.set_config('idle_in_transaction_session_timeout', $3::pg_catalog.text, true),"           \
 	  " pg_catalog.set_config('synchronous_commit', 'off', true),"                                          \
 	  " pg_catalog.set_config('TimeZone', 'UTC', true), pg_catalog.set_config('DateStyle', 'ISO, YMD', true)," \
+	  " pg_catalog.set_config('IntervalStyle', 'postgres', true), pg_catalog.set_config('bytea_output', 'hex', true)," \
+	  " pg_catalog.set_config('extra_float_digits', '1', true),"                                            \
 	  " pg_catalog.set_config('enable_seqscan', 'off', true),"                                              \
 	  " pg_catalog.set_config('enable_bitmapscan', 'off', true),"                                           \
 	  " pg_catalog.set_config('max_parallel_workers_per_gather', '0', true),"                               \
