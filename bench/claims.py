@@ -19,7 +19,7 @@ from psycopg import sql
 
 from tests.servers import Postgres
 
-from .lab import FILL, READERS, BenchError, Participant, init, write_settings
+from .lab import READERS, BenchError, Participant, init, write_rows, write_settings
 from .stats import summary
 
 ROWS_PER_ENTITY = 5
@@ -245,7 +245,7 @@ class Claimer:
 
 
 def fill(connection, rows):
-    connection.execute(FILL, {"entity_type": "order", "rows": rows, "entities": rows // ROWS_PER_ENTITY, "payload": PAYLOAD})
+    write_rows(connection, "order", rows, rows // ROWS_PER_ENTITY, PAYLOAD)
     connection.execute("VACUUM ANALYZE public.outbox")
     connection.execute("CREATE EXTENSION pg_prewarm")
     connection.execute("SELECT pg_prewarm(oid) FROM pg_class WHERE oid = 'public.outbox'::regclass OR oid IN "

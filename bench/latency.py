@@ -19,6 +19,7 @@ WARM_UP_SECONDS = 2
 WRITERS = 4
 ENTITIES = 1000
 PERCENTILES = (50, 95, 99)
+FIGURES = (*(f"p{percent}_ms" for percent in PERCENTILES), "relay_cpu_percent", "postgres_cpu_percent")
 INSERT = "INSERT INTO public.outbox (entity_type, entity_id, event_type, payload) VALUES (%s, %s, 'order.placed', %s)"
 
 # As in drain.py. One worker: four of them would ask the table four times each millisecond.
@@ -28,21 +29,24 @@ PARTICIPANTS = {
 }
 
 
+def duration(plan):
+    return 4 if plan.quick else 15
+
+
 def run(lab, plan, progress):
-    rounds, quick = plan.rounds, plan.quick
-    seconds = 4 if quick else 15
+    rounds, seconds = plan.rounds, duration(plan)
     letters = list(PARTICIPANTS)
     runs = []
     for number in range(rounds):
         for letter in letters if number % 2 == 0 else reversed(letters):
             progress(f"latency: {RATE} rows/s for {seconds} s, round {number + 1} of {rounds}, {PARTICIPANTS[letter][0]}")
-            runs.append({"round": number, **measure(lab, letter, seconds)})
+            runs.append({"round": number, "participant": letter,
+                         **measure(lab, seconds, lambda topic: start(lab, letter, topic))})
     by_letter = {letter: [run for run in runs if run["participant"] == letter] for letter in letters}
-    figures = [*(f"p{percent}_ms" for percent in PERCENTILES), "relay_cpu_percent", "postgres_cpu_percent"]
     return {
         "rows_per_s": RATE,
         "seconds": seconds,
-        "summary": {letter: {figure: summary([run[figure] for run in of]) for figure in figures}
+        "summary": {letter: {figure: summary([run[figure] for run in of]) for figure in FIGURES}
                     for letter, of in by_letter.items()},
         "ratios": {f"a/b p{percent}": ratio(*([run[f"p{percent}_ms"] for run in by_letter[letter]] for letter in letters))
                    for percent in PERCENTILES},
@@ -50,13 +54,18 @@ def run(lab, plan, progress):
     }
 
 
-def measure(lab, letter, seconds):
+def start(lab, letter, topic):
+    _, program, arguments = PARTICIPANTS[letter]
+    return lab.run_peer(program, topic, *arguments) if program else lab.run_postrider()
+
+
+def measure(lab, seconds, start):
+    """One run on a new topic, by whom `start` starts for it."""
     spawn = multiprocessing.get_context("spawn")
     rows = RATE * (WARM_UP_SECONDS + seconds)
     with lab.topic() as (entity_type, topic):
         lab.fill(entity_type, 0, 1, 200)
-        _, program, arguments = PARTICIPANTS[letter]
-        with lab.run_peer(program, topic, *arguments) if program else lab.run_postrider() as participant:
+        with start(topic) as participant:
             ours, theirs = spawn.Pipe()
             consumer = spawn.Process(target=consume, args=(lab.kafka.bootstrap, topic, rows, theirs), daemon=True)
             consumer.start()
@@ -69,11 +78,11 @@ def measure(lab, letter, seconds):
             elapsed = time.monotonic() - cpu[2]
             used = participant.cpu_seconds() - cpu[0], lab.postgres_cpu_seconds() - cpu[1]
             consumer.join()
+            lab.check_published(topic, rows, participant)
     measured = range(RATE * WARM_UP_SECONDS, rows)
     since_return = [(arrived[n] - written[n][1]) / 1e6 for n in measured]
     since_commit = [(arrived[n] - written[n][0]) / 1e6 for n in measured]
     return {
-        "participant": letter,
         **{f"p{percent}_ms": percentile(since_return, percent) for percent in PERCENTILES},
         **{f"p{percent}_ms_with_commit": percentile(since_commit, percent) for percent in PERCENTILES},
         "relay_cpu_percent": 100 * used[0] / elapsed,

@@ -1,6 +1,6 @@
 """The results as a table for people, with the project's targets beside them."""
 
-from . import claims, drain, latency, readers
+from . import claims, drain, latency, readers, wal
 from .lab import READERS
 
 # Where a figure stands in the results, what it must not fall below or exceed. What was not measured has no targets.
@@ -22,6 +22,12 @@ TARGETS = [
       for reader in READERS),
     *((f"a claim behind {claims.LOCKED} locked entities: {reader}, ms", ("claims", "found_ms", reader, "in_front"), "<=",
        claims.WANTED_MS) for reader in READERS),
+    ("speed, transactions of 1,000: wal, published: keep / pg_recvlogical",
+     ("wal", "parts", 0, "ratios", "wal-keep", wal.RECEIVER), ">=", wal.WANTED_OF_RECEIVER),
+    ("peak RSS of wal, the most of all runs, MB", ("wal", "peak_rss_mb"), "<=", wal.WANTED_MB),
+    ("latency p50: wal / advisory", ("wal", "latency", "ratios", "wal/advisory p50"), "<=", 1.0),
+    ("latency p99: wal / advisory", ("wal", "latency", "ratios", "wal/advisory p99"), "<=", 1.0),
+    ("repeats after a kill of wal, the most of all runs", ("wal", "repeats", "most"), "<=", wal.IN_FLIGHT),
 ]
 
 
@@ -48,6 +54,8 @@ def judge(results):
 
 def number(value):
     """Three digits that matter."""
+    if value == 0:
+        return "0"
     if abs(value) >= 10_000:
         return f"{value / 1000:.0f} k"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -81,12 +89,12 @@ def show_drain(parts):
         yield ""
 
 
-def show_latency(results):
+def show_latency(results, titles=None):
+    titles = titles or {letter: f"({letter}) {of[0]}" for letter, of in latency.PARTICIPANTS.items()}
     yield f"From commit to consumer at {results['rows_per_s']} rows/s, {results['seconds']} s"
     heading = ("", "p50 ms", "p95 ms", "p99 ms", "relay CPU %", "PostgreSQL CPU %")
     yield from table(heading, [
-        (f"({letter}) {latency.PARTICIPANTS[letter][0]}", *(spread(figure) for figure in of.values()))
-        for letter, of in results["summary"].items()])
+        (titles[name], *(spread(figure) for figure in of.values())) for name, of in results["summary"].items()])
     yield "  " + ",  ".join(f"{name} {spread(value)}" for name, value in results["ratios"].items())
     yield ""
 
@@ -131,6 +139,26 @@ def show_claims(results):
     yield ""
 
 
+def show_wal(results):
+    for part in results["parts"]:
+        yield (f"Draining {part['rows']:,} rows of {part['payload_bytes']} bytes, {part['entities']:,} entities, written in "
+               f"transactions of {part['transaction_rows']:,}; CPU seconds are for 100,000 rows")
+        heading = ("", "rows/s", f"/ {wal.RECEIVER}", f"/ {wal.POLLER}", "relay CPU s", "PostgreSQL CPU s", "peak RSS MB")
+        yield from table(heading, [
+            (wal.PARTICIPANTS[name], spread(of["rows_per_s"]),
+             *("" if other == name else spread(figure) for other, figure in part["ratios"][name].items()),
+             *(spread(of[figure]) for figure in wal.FIGURES[1:]))
+            for name, of in part["summary"].items()])
+        yield ""
+    yield from show_latency(results["latency"], wal.PARTICIPANTS)
+    repeats = results["repeats"]
+    yield (f"Killed while {repeats['rows']:,} rows were published, in transactions of {repeats['transaction_rows']:,}; at most "
+           f"{repeats['in_flight']:,} are in flight")
+    yield from table(("", "in the topic before", "repeats"), [
+        (wal.PARTICIPANTS[name], *(spread(figure) for figure in of.values())) for name, of in repeats["summary"].items()])
+    yield ""
+
+
 def show_targets(judged):
     yield "Targets"
     sign = {">=": "≥", "<=": "≤"}
@@ -140,7 +168,7 @@ def show_targets(judged):
 
 
 SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog, "readers": show_readers,
-          "claims": show_claims}
+          "claims": show_claims, "wal": show_wal}
 
 
 def show(results):

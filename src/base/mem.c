@@ -6,33 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *or_die(void *p)
+void mem_must(bool has_memory)
 {
-	if (!p) {
-		fputs("postrider: out of memory\n", stderr);
-		abort();
-	}
+	if (has_memory)
+		return;
+	fputs("postrider: out of memory\n", stderr);
+	abort();
+}
+
+static void *must(void *p)
+{
+	mem_must(p);
 	return p;
 }
 
 void *mem_alloc(size_t size)
 {
-	return or_die(calloc(1, size ? size : 1));
+	return must(calloc(1, size ? size : 1));
 }
 
 void *mem_alloc_array(size_t size, size_t n)
 {
-	return or_die(calloc(n ? n : 1, size));
+	return must(calloc(n ? n : 1, size));
 }
 
 void *mem_resize(void *old, size_t size)
 {
-	return or_die(realloc(old, size ? size : 1));
+	return must(realloc(old, size ? size : 1));
 }
 
 char *mem_strdup(const char *s)
 {
-	return s ? or_die(strdup(s)) : NULL;
+	return s ? must(strdup(s)) : NULL;
 }
 
 char *mem_strndup(const char *s, size_t len)
@@ -53,7 +58,7 @@ char *mem_printf(const char *fmt, ...)
 	if (vasprintf(&out, fmt, ap) < 0)
 		out = NULL;
 	va_end(ap);
-	return or_die(out);
+	return must(out);
 }
 
 void mem_freep(void *pointer_to_pointer)

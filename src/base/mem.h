@@ -2,6 +2,7 @@
 #ifndef POSTRIDER_BASE_MEM_H
 #define POSTRIDER_BASE_MEM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/macros.h"
@@ -15,6 +16,9 @@ char *mem_printf(const char *fmt, ...) _printf_(1, 2);
 #define mem_new(type) ((type *)mem_alloc(sizeof(type)))
 #define mem_new_array(type, n) ((type *)mem_alloc_array(sizeof(type), (n)))
 void *mem_alloc_array(size_t size, size_t n);
+
+/* For what libraries allocate, when memory is the only reason that they have to say no. */
+void mem_must(bool has_memory);
 
 void mem_freep(void *pointer_to_pointer);       /* for _cleanup_(mem_freep) */
 

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "config/load.h"
+#include "config/suggest.h"
 #include "pg/conn.h"
 #include "pg/exec.h"
 #include "pg/install.h"
@@ -67,33 +68,130 @@ static struct install_outbox *choose_outboxes(const struct config *config, const
 	return chosen;
 }
 
-static bool install(const struct config *config, const struct install_plan *plan, struct error *err)
+/* What is no SQL, of every outbox whose reader has such a thing. Nothing beside a table that no settings speak of. */
+static bool install_readers(PGconn *conn, const struct config *config, bool anew, struct error *err)
+{
+	for (size_t i = 0; i < config->n_outboxes; i++) {
+		const struct outbox_config *outbox = &config->outboxes[i];
+		const struct reader_driver *reader = reader_driver_find(outbox->reader);
+
+		if (reader->install && !reader->install(conn, &config->database, outbox, anew, print_line, err))
+			return false;
+	}
+	return true;
+}
+
+/* Before anything is changed, where a reader could not do its part. */
+static bool check_sessions(PGconn *conn, const struct config *config, struct error *err)
+{
+	for (size_t i = 0; i < config->n_outboxes; i++) {
+		const struct reader_driver *reader = reader_driver_find(config->outboxes[i].reader);
+
+		if (reader->install && !reader_check_session(reader, conn, &config->database, err))
+			return false;
+	}
+	return true;
+}
+
+static bool install(const struct config *config, const struct install_plan *plan, bool readers, bool anew,
+		    struct error *err)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 
-	if (!pg_connect(&config->database, "init", -1, &conn, err) || !install_run(conn, plan, print_line, err))
+	if (!pg_connect(&config->database, "init", -1, &conn, err) ||
+	    (readers && !check_sessions(conn, config, err)) || !install_run(conn, plan, print_line, err) ||
+	    (readers && !install_readers(conn, config, anew, err)))
 		return false;
 	if (lines_printed == 0)
 		puts("nothing to do: everything is in place");
 	return true;
 }
 
+static bool print_sql(const struct config *config, const struct install_plan *plan, bool readers, struct error *err)
+{
+	if (!install_print(plan, stdout, err))
+		return false;
+	for (size_t i = 0; readers && i < config->n_outboxes; i++)
+		if (reader_driver_find(config->outboxes[i].reader)->install)
+			printf("-- Outbox %s: its reader, %s, needs a replication slot besides. That is no SQL: run\n"
+			       "-- `postrider init` itself, on a connection that may replicate.\n",
+			       config->outboxes[i].name, config->outboxes[i].reader);
+	return true;
+}
+
+/* --reader: as if the settings of every outbox named this one. */
+static bool override_reader(struct config *config, const char *name, struct error *err)
+{
+	const char *known[64];
+	const char *nearest;
+	size_t n = 0;
+
+	if (!name)
+		return true;
+	if (!reader_driver_find(name)) {
+		for (; n < ARRAY_SIZE(known) && reader_drivers[n]; n++)
+			known[n] = reader_drivers[n]->name;
+		nearest = suggest_nearest(name, known, n);
+		error_set(err, ERROR_CONFIG, "this build has no reader %s", name);
+		return nearest ? error_hint(err, "did you mean %s?", nearest) :
+				 error_hint(err, "see `postrider --version`");
+	}
+	for (size_t i = 0; i < config->n_outboxes; i++) {
+		free(config->outboxes[i].reader);
+		config->outboxes[i].reader = mem_strdup(name);
+	}
+	return true;
+}
+
+/* Consent to a loss must not be given for nothing, nor without knowing for what. */
+static bool check_flags(const struct cli *cli, const struct config *config, struct error *err)
+{
+	bool anew = cli_value(cli, "recreate-slot");
+
+	if (cli_value(cli, "existing") && (anew || cli_value(cli, "reader")))
+		return error_set(err, ERROR_CONFIG,
+				 "--%s is about outboxes of the settings, and --existing installs beside a table alone",
+				 anew ? "recreate-slot" : "reader");
+	if (anew && cli_value(cli, "print-sql"))
+		return error_set(err, ERROR_CONFIG, "--recreate-slot cannot be printed as SQL");
+	for (size_t i = 0; anew && i < config->n_outboxes; i++)
+		if (reader_driver_find(config->outboxes[i].reader)->install)
+			return true;
+	if (!anew)
+		return true;
+	error_set(err, ERROR_CONFIG, "--recreate-slot, and no outbox of the settings is read from a slot");
+	return error_hint(err, "set `reader: wal`, or add --reader wal");
+}
+
+static bool carry_out(const struct cli *cli, const struct config *config, struct error *err)
+{
+	const char *existing = cli_value(cli, "existing");
+	struct install_plan plan = { .role = cli_value(cli, "role") };
+	struct install_outbox *outboxes = choose_outboxes(config, existing, plan.role, &plan.n_outboxes);
+	bool done;
+
+	plan.outboxes = outboxes;
+	done = cli_value(cli, "print-sql") ?
+		       print_sql(config, &plan, !existing, err) :
+		       install(config, &plan, !existing, cli_value(cli, "recreate-slot") != NULL, err);
+	for (size_t i = 0; i < plan.n_outboxes; i++)
+		free(outboxes[i].reader_sql);
+	free(outboxes);
+	return done;
+}
+
 static int run(const struct cli *cli)
 {
 	_cleanup_(config_freep) struct config *config = NULL;
-	_cleanup_(mem_freep) struct install_outbox *outboxes = NULL;
-	struct install_plan plan = { .role = cli_value(cli, "role") };
 	struct error err;
-	bool done;
 
 	if (!cli_load_config(cli, true, &config))
 		return CLI_SETTINGS;
-	outboxes = choose_outboxes(config, cli_value(cli, "existing"), plan.role, &plan.n_outboxes);
-	plan.outboxes = outboxes;
-	done = cli_value(cli, "print-sql") ? install_print(&plan, stdout, &err) : install(config, &plan, &err);
-	for (size_t i = 0; i < plan.n_outboxes; i++)
-		free(outboxes[i].reader_sql);
-	if (done)
+	if (!override_reader(config, cli_value(cli, "reader"), &err) || !check_flags(cli, config, &err)) {
+		cli_print_error(&err);
+		return CLI_USAGE;
+	}
+	if (carry_out(cli, config, &err))
 		return CLI_OK;
 	cli_print_error(&err);
 	return CLI_FAILED;
@@ -102,6 +200,8 @@ static int run(const struct cli *cli)
 static const struct cli_flag flags[] = {
 	{ "existing", 0, "SCHEMA.TABLE", "install only what belongs beside this table" },
 	{ "role", 0, "ROLE", "give this role what a relay needs" },
+	{ "reader", 0, "NAME", "prepare for this reader, whatever the settings name" },
+	{ "recreate-slot", 0, NULL, "reader wal: make the slot anew; what it held is lost" },
 	{ "print-sql", 0, NULL, "print the SQL instead of running it" },
 	{ 0 },
 };
@@ -109,14 +209,18 @@ static const struct cli_flag flags[] = {
 const struct command command_init = {
 	.name = "init",
 	.summary = "create the schema postrider and the outbox tables",
-	.usage = "[--existing SCHEMA.TABLE] [--role ROLE] [--print-sql]",
+	.usage = "[--existing SCHEMA.TABLE] [--role ROLE] [--reader NAME] [--recreate-slot] [--print-sql]",
 	.details =
 		"Creates the schema postrider, brings it to the version of this program, and creates the\n"
 		"recommended table for each configured outbox that has none yet (public.outbox without a\n"
 		"settings file). A table that is there already keeps its columns and rows: it gets a number\n"
 		"in postrider.outbox, a sequence as its bell, and one trigger that wakes the relay. Says what\n"
 		"it did, a line each; a second run does nothing.\n\n"
-		"Run it as the owner of the tables. --role names the role that the relay connects as.",
+		"Run it as the owner of the tables. --role names the role that the relay connects as.\n\n"
+		"For the reader wal it makes a publication and a replication slot, and lists the rows that\n"
+		"are in the table by then, which are published first. That needs wal_level = logical and a\n"
+		"role with the attribute REPLICATION. A slot that has vanished is made again only with\n"
+		"--recreate-slot: of what was written meanwhile, only what is still in the table is found.",
 	.flags = flags,
 	.run = run,
 };

@@ -152,6 +152,31 @@ static void write_outboxes(const struct overview *view, struct buf *out)
 			buf_printf(out, "  %s: %s\n", view->outboxes[i].config->name, view->outboxes[i].error.message);
 }
 
+static void write_slots(const PGresult *slots, struct buf *out)
+{
+	static const struct text_column columns[] = {
+		{ "table", false, 20 },    { "slot", false, 20 },   { "state", false, 6 },    { "log kept", true, 12 },
+		{ "server says", false, 11 }, { "backlog", true, 8 }, { "parked", true, 8 },
+	};
+	_cleanup_(text_table_release) struct text_table t = { 0 };
+
+	if (PQntuples(slots) == 0)
+		return;
+	buf_add_str(out, "\nreplication slots\n");
+	text_table_init(&t, columns, ARRAY_SIZE(columns));
+	for (int i = 0; i < PQntuples(slots); i++) {
+		const char *bytes = cell(slots, i, SLOT_RETAINED_BYTES);
+		_cleanup_(mem_freep) char *kept = bytes ? mem_printf("%.1f MiB", atof(bytes) / (1 << 20)) : NULL;
+		struct text_short backlog, parked;
+
+		text_table_add(&t, (const char *const[]){ cell(slots, i, SLOT_TABLE), cell(slots, i, SLOT_NAME),
+							  cell(slots, i, SLOT_STATE), kept, cell(slots, i, SLOT_WAL_STATUS),
+							  count_cell(&backlog, slots, i, SLOT_BACKLOG),
+							  count_cell(&parked, slots, i, SLOT_PARKED) });
+	}
+	text_table_write(&t, out);
+}
+
 static void write_text(const struct overview *view, struct buf *out)
 {
 	buf_printf(out, "schema postrider: version %d", view->schema);
@@ -161,6 +186,7 @@ static void write_text(const struct overview *view, struct buf *out)
 	write_nodes(view->nodes, out);
 	write_workers(view->workers, out);
 	write_outboxes(view, out);
+	write_slots(view->slots, out);
 }
 
 /* --- for programs --------------------------------------------------------------------------------------------- */
@@ -232,6 +258,22 @@ static void add_outbox_json(struct buf *out, const struct outbox_overview *o)
 	buf_add_char(out, '}');
 }
 
+static void add_slot_json(struct buf *out, const PGresult *slots, int row)
+{
+	const char *bytes = cell(slots, row, SLOT_RETAINED_BYTES);
+
+	buf_printf(out, "%s{\"table\":", row ? "," : "");
+	buf_add_json(out, slice_of(cell(slots, row, SLOT_TABLE)));
+	add_text(out, "slot", cell(slots, row, SLOT_NAME));
+	add_text(out, "state", cell(slots, row, SLOT_STATE));
+	add_number(out, "retained_bytes", bytes ? atoll(bytes) : -1);
+	add_text(out, "wal_status", cell(slots, row, SLOT_WAL_STATUS));
+	add_text(out, "confirmed", cell(slots, row, SLOT_CONFIRMED));
+	add_number(out, "backlog", atoll(cell(slots, row, SLOT_BACKLOG)));
+	add_number(out, "parked", atoll(cell(slots, row, SLOT_PARKED)));
+	buf_add_char(out, '}');
+}
+
 static void write_json(const struct overview *view, struct buf *out)
 {
 	buf_printf(out, "{\"schema\":{\"version\":%d,\"known\":%zu},\"nodes\":[", view->schema, n_migrations);
@@ -242,6 +284,9 @@ static void write_json(const struct overview *view, struct buf *out)
 		buf_add_str(out, i ? "," : "");
 		add_outbox_json(out, &view->outboxes[i]);
 	}
+	buf_add_str(out, "],\"slots\":[");
+	for (int i = 0; i < PQntuples(view->slots); i++)
+		add_slot_json(out, view->slots, i);
 	buf_add_str(out, "]}\n");
 }
 
@@ -286,7 +331,8 @@ const struct command command_status = {
 	.details =
 		"Shows every node that relays from this database, also those of other machines and versions;\n"
 		"what each of their workers holds and has done, as of the last heartbeat; and for each outbox\n"
-		"of the settings the rows that wait, the age of the first, and the entities that are held back.\n"
+		"of the settings the rows that wait, the age of the first, and the entities that are held back;\n"
+		"and replication slots of the reader wal, with the log that the server keeps for them.\n"
 		"Reads only, and counts no more than 100,000 rows of an outbox.\n\n"
 		"Exit code 0: shown, whether nodes run or not; 1: the database or a table could not be read.",
 	.flags = flags,

@@ -27,6 +27,8 @@ enum wakeup_mode { WAKEUP_ARMED, WAKEUP_ALWAYS, WAKEUP_OFF };
 enum settle_mode { SETTLE_BATCHES, SETTLE_EACH_ROW };
 enum order_mode { ORDER_AUTO, ORDER_ENTITY, ORDER_NONE };
 enum shard_key { SHARD_KEY_ENTITY, SHARD_KEY_ID };
+enum published { PUBLISHED_DELETE, PUBLISHED_KEEP };
+enum over_budget { OVER_BUDGET_WARN, OVER_BUDGET_STOP, OVER_BUDGET_DROP };
 enum shard_assignment { ASSIGN_DYNAMIC, ASSIGN_RENDEZVOUS, ASSIGN_STATIC };
 enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
 enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
@@ -108,6 +110,17 @@ struct sink_config {
 	const struct database_config *outbox_database;
 };
 
+struct wal_config {
+	char *slot;                     /* empty: from the name of the outbox; see wal_slot_name */
+	char *publication;              /* the same */
+	enum published published;
+	bool messages;                  /* logical messages are events too */
+	int64_t sender_timeout_ms;
+	int64_t heartbeat_ms;
+	int64_t budget_bytes;
+	enum over_budget over_budget;
+};
+
 struct shards_config {
 	int64_t count;
 	enum shard_key key;
@@ -128,6 +141,7 @@ struct outbox_config {
 	enum order_mode order;
 	int64_t lease_ms;               /* 0: the reader's own default */
 	struct shards_config shards;
+	struct wal_config wal;
 	int64_t entity_max_rows;
 	int64_t in_flight_bytes;        /* per worker */
 	int64_t poll_interval_ms;

@@ -46,6 +46,16 @@ static const char select_workers[] =
 	"  AND x.worker::text = w.item ->> 'number'"
 	" ORDER BY n.id, o.place, w.place";
 
+#define COUNT_UP_TO_MAX(table) "(SELECT count(*) FROM (SELECT FROM " table " x WHERE x.outbox = w.outbox LIMIT 100000) c)"
+
+static const char select_slots[] =
+	"SELECT b.table_name, w.slot, CASE WHEN w.polling_since IS NOT NULL THEN 'polled' WHEN s.slot_name IS NULL THEN 'gone'"
+	"   WHEN coalesce(s.wal_status, 'lost') = 'lost' THEN 'lost' WHEN s.active THEN 'active' ELSE 'idle' END,"
+	" CASE WHEN NOT pg_is_in_recovery() THEN (pg_current_wal_lsn() - s.restart_lsn)::bigint END, s.wal_status,"
+	" s.confirmed_flush_lsn, " COUNT_UP_TO_MAX("postrider.wal_backlog") ", " COUNT_UP_TO_MAX("postrider.parked")
+	" FROM postrider.wal w JOIN postrider.outbox b ON b.id = w.outbox"
+	" LEFT JOIN pg_replication_slots s ON s.slot_name = w.slot ORDER BY b.table_name";
+
 /* --- one outbox ----------------------------------------------------------------------------------------------- */
 
 /* Never more than so many rows: a backlog may have millions. */
@@ -141,7 +151,8 @@ bool overview_read(PGconn *conn, const struct config *config, struct overview *r
 
 	if (!migrate_version_served(conn, &o.schema, err) ||
 	    !pg_query(conn, "read the nodes", select_nodes, 0, NULL, &o.nodes, err) ||
-	    !pg_query(conn, "read the workers of the nodes", select_workers, 0, NULL, &o.workers, err))
+	    !pg_query(conn, "read the workers of the nodes", select_workers, 0, NULL, &o.workers, err) ||
+	    !pg_query(conn, "read the replication slots", select_slots, 0, NULL, &o.slots, err))
 		return false;
 	o.n_outboxes = config->n_outboxes;
 	o.outboxes = mem_new_array(struct outbox_overview, o.n_outboxes);
@@ -158,6 +169,7 @@ void overview_release(struct overview *o)
 {
 	PQclear(o->nodes);
 	PQclear(o->workers);
+	PQclear(o->slots);
 	for (size_t i = 0; i < o->n_outboxes; i++)
 		free(o->outboxes[i].retry_at);
 	free(o->outboxes);

@@ -49,6 +49,18 @@ enum {
 	WORKER_ERROR,
 };
 
+/* Columns of `slots`: outboxes that are read from the log. */
+enum {
+	SLOT_TABLE,
+	SLOT_NAME,
+	SLOT_STATE,             /* active, idle, lost (the server gave it up), gone, polled (it was dropped on purpose) */
+	SLOT_RETAINED_BYTES,    /* of the log, that the server keeps for it; NULL: it cannot be told */
+	SLOT_WAL_STATUS,        /* as in pg_replication_slots */
+	SLOT_CONFIRMED,         /* place in the log */
+	SLOT_BACKLOG,           /* rows from before the slot that are left, at most PENDING_MAX */
+	SLOT_PARKED,            /* events that are put aside, at most PENDING_MAX */
+};
+
 struct outbox_overview {
 	const struct outbox_config *config;
 	int64_t pending;                /* at most PENDING_MAX */
@@ -64,6 +76,7 @@ struct overview {
 	int schema;
 	PGresult *nodes;
 	PGresult *workers;
+	PGresult *slots;
 	struct outbox_overview *outboxes;
 	size_t n_outboxes;
 };

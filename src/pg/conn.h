@@ -14,6 +14,10 @@
  * a setting that is wrong (config). */
 bool pg_connect(const struct database_config *db, const char *purpose, int interrupt_fd, PGconn **ret,
 		struct error *err);
+/* The same for a connection that speaks the replication protocol, without settings: it takes no statement with
+ * parameters, so who opens it sets what he needs himself. */
+bool pg_connect_replication(const struct database_config *db, const char *purpose, int interrupt_fd, PGconn **ret,
+			    struct error *err);
 void pg_closep(PGconn **conn);                  /* for _cleanup_; accepts NULL */
 
 /* What only a reader's session wants besides: asynchronous commit, an end to sessions whose process froze, plans that

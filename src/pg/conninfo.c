@@ -29,7 +29,7 @@ static const struct parameter defaults[] = {
 	{ "target_session_attrs", "read-write" },
 };
 
-static void set(struct conninfo *info, const char *keyword, const char *value)
+void conninfo_set(struct conninfo *info, const char *keyword, const char *value)
 {
 	size_t n = info->count++;
 
@@ -111,7 +111,7 @@ static bool add_url(struct conninfo *info, const char *url, struct error *err)
 		return bad_url_libpq(err, message);
 	for (const PQconninfoOption *o = options; o->keyword; o++)
 		if (o->val)
-			set(info, o->keyword, o->val);
+			conninfo_set(info, o->keyword, o->val);
 	return looks_torn(info) ? bad_url(err, "a character in it must be percent-encoded") : true;
 }
 
@@ -168,13 +168,13 @@ static bool has_own_root_certificate(const struct conninfo *info, const PQconnin
 
 static void verify_server(struct conninfo *info, const PQconninfoOption *environment)
 {
-	set(info, "sslmode", "verify-full");
+	conninfo_set(info, "sslmode", "verify-full");
 	if (has_own_root_certificate(info, environment))
 		return;
 	if (PQlibVersion() >= LIBPQ_WITH_SYSTEM_STORE)
-		set(info, "sslrootcert", "system");
+		conninfo_set(info, "sslrootcert", "system");
 	else if (access(SYSTEM_CERTIFICATES, R_OK) == 0)
-		set(info, "sslrootcert", SYSTEM_CERTIFICATES);
+		conninfo_set(info, "sslrootcert", SYSTEM_CERTIFICATES);
 }
 
 /* Off this machine, encrypted and verified unless the user asked for something else. libpq's own default (prefer)
@@ -185,7 +185,7 @@ static void add_tls(struct conninfo *info, enum database_tls tls)
 	const char *mode, *address;
 
 	if (tls == DATABASE_TLS_OFF) {
-		set(info, "sslmode", "disable");
+		conninfo_set(info, "sslmode", "disable");
 		return;
 	}
 	if (conninfo_get(info, "sslmode") || getenv("PGSSLMODE") || !environment)
@@ -209,7 +209,7 @@ static bool add_password(struct conninfo *info, const char *password_file, struc
 		return true;
 	if (!config_read_secret(password_file, &password, err))
 		return error_prefix(err, "database.password_file");
-	set(info, "password", password);
+	conninfo_set(info, "password", password);
 	explicit_bzero(password, strlen(password));
 	free(password);
 	return true;
@@ -221,12 +221,12 @@ bool conninfo_build(const struct database_config *db, const char *purpose, struc
 	_cleanup_(conninfo_release) struct conninfo info = { 0 };
 
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++)
-		set(&info, defaults[i].keyword, defaults[i].value);
-	set(&info, "application_name", application);
+		conninfo_set(&info, defaults[i].keyword, defaults[i].value);
+	conninfo_set(&info, "application_name", application);
 	if (!add_url(&info, db->url, err) || !add_password(&info, db->password_file, err))
 		return false;
 	add_tls(&info, db->tls);
-	set(&info, "client_encoding", "UTF8");
+	conninfo_set(&info, "client_encoding", "UTF8");
 	*ret = info;
 	info = (struct conninfo){ 0 };
 	return true;

@@ -21,6 +21,8 @@ struct conninfo {
  * because in a broken one nobody can tell where the password begins. */
 bool conninfo_build(const struct database_config *db, const char *purpose, struct conninfo *ret, struct error *err);
 void conninfo_release(struct conninfo *info);           /* also for _cleanup_ */
+/* Adds what counts more than all before it; both are copied. */
+void conninfo_set(struct conninfo *info, const char *keyword, const char *value);
 /* The value that counts, or NULL. */
 const char *conninfo_get(const struct conninfo *info, const char *keyword);
 

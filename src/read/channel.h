@@ -1,5 +1,5 @@
-/* Between the dispatcher and one worker: an exchange on its way, its answer, and a queue of rows that were read for the
- * worker and that it has not asked for yet. No thread of its own and no lock: whoever calls holds the dispatcher's. */
+/* Between the leader of a pool and one worker: an exchange on its way, its answer, and a queue of rows that were read for
+ * the worker and that it has not asked for yet. No thread of its own and no lock: whoever calls holds the pool's. */
 #ifndef POSTRIDER_READ_CHANNEL_H
 #define POSTRIDER_READ_CHANNEL_H
 
@@ -40,7 +40,7 @@ struct channel {
 	struct settle settle;
 	struct answer answer;
 	struct retry *retries;          /* of the last answer */
-	bool lost;                      /* with the dispatcher's session: nothing that it dealt out is ours any more */
+	bool lost;                      /* with the leader's session: nothing that it dealt out is ours any more */
 	struct recent recent;           /* what became of rows and entities since the oldest page in the queue was read */
 	struct helping *first, *last;   /* queue */
 	uint32_t queued;                /* rows in it */

@@ -1,182 +1,264 @@
 /* The reader `dispatcher`: one connection fetches and settles for all workers of a process, and only one process at a time
- * does. This file is the workers' side; read/dispatch.h says how the other one works. */
+ * does. read/pool.h has the workers' side, and who is active; this file is what the active one does.
+ *
+ * It works in rounds, one trip to the database each: settles what each worker has delivered, in a transaction for each, and
+ * reads the next page in order (read/pass.h). */
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "pg/array.h"
-#include "read/dispatch.h"
+#include "pg/exec.h"
+#include "read/pass.h"
+#include "read/pool.h"
 
-enum { OPEN_PATIENCE_MS = 200 };
+enum { IDLE_MS = 1000, GATHER_MS = 500 };
 
-struct reader {
-	struct shared *d;
-	struct channel *channel;
+enum { ST_LEAD = SETTLE_STATEMENTS, ST_PASS, ST_COUNT = ST_PASS + PASS_STATEMENTS_COUNT };
+
+static const struct statement statements[ST_COUNT] = {
+	SETTLE_PLAIN,
+	[ST_LEAD] = POOL_LEAD("dispatcher"),
+	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL", "o.{key} IS NOT NULL AND o.{order} > s.after", "true", "o.{order}"),
 };
 
-/* --- what workers share ------------------------------------------------------------------------------------------ */
+struct dispatcher {
+	struct pool pool;
+	struct pass pass;
+	uint32_t round[POOL_WORKERS_MAX];       /* channels with a settle in the round under way, in order */
+	uint32_t n_round, at_round;
+	int64_t sending_ms;
+	int64_t active_since_ms;
+};
 
-static struct shared *dispatcher_share(const struct reader_env *env)
+static struct dispatcher *dispatcher_of(struct pool *p)
 {
-	struct shared *d = mem_new(struct shared);
-
-	d->env = *env;
-	d->n_channels = (uint32_t)env->outbox->workers;
-	d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->changed, NULL);
-	for (uint32_t i = 0; i < d->n_channels; i++)
-		channel_init(&d->channels[i]);
-	d->env.interrupt_fd = d->wake_fd;
-	if (d->wake_fd < 0 || pthread_create(&d->thread, NULL, dispatch_main, d) != 0)
-		abort();        /* out of descriptors or threads at start */
-	return d;
+	return (struct dispatcher *)p;
 }
 
-static void nudge(struct shared *d)
+/* --- sending a round ------------------------------------------------------------------------------------------------ */
+
+/* What to ask the pass for: as much as the hungriest worker wants. True when somebody waits for rows that are not here, or
+ * there is a backlog and room to have some in stock. */
+static bool wants_page(const struct dispatcher *d, struct exchange *ret, uint32_t *ret_in_flight)
 {
-	ssize_t ignored _unused_ = write(d->wake_fd, &(uint64_t){ 1 }, sizeof(uint64_t));
-}
+	const struct outbox_config *outbox = d->pool.env.outbox;
+	/* A small stock: rows that a worker does not take at once have left the processor's cache when it does. */
+	uint32_t stock = 0, limit = MAX((uint32_t)outbox->batch_max / 4, 1);
+	bool asked = false, gathering = clock_ms() - d->active_since_ms < GATHER_MS;
 
-static void dispatcher_unshare(struct shared *d)
-{
-	atomic_store(&d->stopping, true);
-	nudge(d);
-	pthread_join(d->thread, NULL);
-	for (uint32_t i = 0; i < d->n_channels; i++)
-		channel_release(&d->channels[i]);
-	close(d->wake_fd);
-	pthread_mutex_destroy(&d->lock);
-	pthread_cond_destroy(&d->changed);
-	free(d);
-}
+	*ret = (struct exchange){ .want_bytes = (size_t)outbox->in_flight_bytes };
+	*ret_in_flight = 0;
+	for (uint32_t i = 0; i < d->pool.n_channels; i++) {
+		const struct channel *c = &d->pool.channels[i];
 
-/* --- a worker's reader -------------------------------------------------------------------------------------------- */
-
-static void wait_a_little(struct shared *d)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += OPEN_PATIENCE_MS * 1000000L;
-	until.tv_sec += until.tv_nsec / 1000000000L;
-	until.tv_nsec %= 1000000000L;
-	pthread_cond_timedwait(&d->changed, &d->lock, &until);
-}
-
-static bool dispatcher_open(const struct reader_env *env, struct reader **ret, struct error *err)
-{
-	struct shared *d = env->shared;
-	struct channel *c = &d->channels[env->worker];
-	bool ready;
-
-	pthread_mutex_lock(&d->lock);
-	if (d->state == DISPATCH_CONNECTING)
-		wait_a_little(d);
-	ready = d->state == DISPATCH_ACTIVE || d->state == DISPATCH_STANDBY;
-	if (ready) {
-		c->state = CHANNEL_IDLE;
-		c->lost = false;
-		c->in_flight = 0;
-		d->begin_again = true;
-		c->from_round = d->round_number + 1;
-	} else if (d->state == DISPATCH_FAILED) {
-		*err = d->why_failed;
-	} else {
-		error_set(err, ERROR_LOST, "the dispatcher is still connecting");
+		/* Workers come one after the other; what is read for those who are not there yet is read in vain. */
+		if (c->state == CHANNEL_CLOSED && gathering)
+			return false;
+		stock = MAX(stock, c->queued);
+		*ret_in_flight += c->in_flight + c->queued;
+		if (c->state != CHANNEL_ASKED || c->exchange.want_rows == 0)
+			continue;
+		ret->want_rows = MAX(ret->want_rows, c->exchange.want_rows);
+		asked |= c->queued == 0;
 	}
-	pthread_mutex_unlock(&d->lock);
-	if (!ready)
+	if (ret->want_rows > (uint32_t)outbox->batch_size || d->pass.under_way)
+		ret->want_rows = (uint32_t)outbox->batch_max * 2;
+	return ret->want_rows > 0 && stock < limit && (asked || d->pass.under_way);
+}
+
+static bool send_settles(struct dispatcher *d, struct error *err)
+{
+	struct pool *p = &d->pool;
+
+	d->n_round = d->at_round = 0;
+	for (uint32_t i = 0; i < p->n_channels; i++) {
+		struct channel *c = &p->channels[i];
+
+		if (c->state != CHANNEL_ASKED)
+			continue;
+		c->state = CHANNEL_SENT;
+		c->answer = (struct answer){ .settled = true };
+		if (!c->has_settle)
+			continue;
+		if (!settle_send(&c->settle, &p->pipeline, &c->exchange, NULL, err) || !pipeline_sync(&p->pipeline, err))
+			return false;
+		if (array_count(&c->settle.cleared) > 0)
+			pass_restart(&d->pass);
+		d->round[d->n_round++] = i;
+	}
+	return true;
+}
+
+/* With the lock held, so that workers cannot take back what is being read here. Nothing waits: what the socket does not
+ * take at once is kept by libpq. */
+static bool send_round(struct dispatcher *d, struct error *err)
+{
+	struct pool *p = &d->pool;
+	struct exchange page;
+	uint32_t in_flight;
+	bool read = wants_page(d, &page, &in_flight);
+
+	d->sending_ms = clock_ms();
+	p->round++;
+	if (p->newcomer)
+		pass_restart(&d->pass);
+	p->newcomer = false;
+	if (!send_settles(d, err))
 		return false;
-	*ret = mem_new(struct reader);
-	(*ret)->d = d;
-	(*ret)->channel = c;
+	if (read && !pass_send(&d->pass, &p->pipeline, &page, in_flight, d->sending_ms, err))
+		return false;
+	return pipeline_sync(&p->pipeline, err) && pipeline_flush(&p->pipeline, err);
+}
+
+/* --- receiving it ----------------------------------------------------------------------------------------------------- */
+
+/* Takes over `res`. */
+static bool take_result(struct dispatcher *d, int statement, PGresult *res, struct answer *page, struct error *err)
+{
+	struct pool *p = &d->pool;
+	_cleanup_(pg_result_clearp) PGresult *owned = res;
+
+	if (d->at_round < d->n_round) {
+		struct channel *c = &p->channels[d->round[d->at_round]];
+
+		/* Each of their transactions ends with a sync; the last one is not theirs. */
+		if (statement == PIPELINE_SYNC)
+			d->at_round++;
+		else if (settle_take(&c->settle, &p->pipeline, statement, res, &c->answer)) {
+			page->settled &= c->answer.settled;
+			return true;
+		}
+	}
+	if (!pipeline_worked(&p->pipeline, statement, res, err))
+		return false;
+	if (pass_take(&d->pass, statement, res, page))
+		owned = NULL;
 	return true;
 }
 
-static void dispatcher_close(struct reader *r)
+static void finish_round(struct dispatcher *d, struct answer *page)
 {
-	pthread_mutex_lock(&r->d->lock);
-	r->channel->state = CHANNEL_CLOSED;
-	channel_empty(r->channel);
-	pthread_mutex_unlock(&r->d->lock);
-	free(r);
+	struct pool *p = &d->pool;
+
+	for (uint32_t i = 0; i < d->n_round; i++) {
+		struct channel *c = &p->channels[d->round[i]];
+
+		if (c->state == CHANNEL_SENT && c->answer.settled)
+			channel_note_settled(c, p->round);
+	}
+	if (page->rows)
+		shared_rows_release(pool_deal(p, page->rows, NULL, page->again, page->retries, page->n_retries));
+	p->sent_ms = d->sending_ms;
+	pool_answer(p, CHANNEL_SENT, d->pass.under_way);
+	if (page->rows)
+		pool_ring(p);
 }
 
-/* A sink's writes cannot ride in a transaction that belongs to another thread. */
-static const char *dispatcher_identity(const struct reader *r _unused_)
+static void wait_for_database(struct pool *p, int64_t ms)
 {
-	return NULL;
+	struct pollfd fds[2] = { 0 };
+
+	fds[1].fd = pipeline_pollfd(&p->pipeline, &fds[1].events);
+	pool_wait(p, fds, 2, ms);
 }
 
-static const char *dispatcher_condition(const struct reader *r)
+static bool receive_round(struct dispatcher *d, struct error *err)
 {
-	bool standby;
+	struct pool *p = &d->pool;
+	struct answer page = { .settled = true };
+	bool ok = true;
 
-	pthread_mutex_lock(&r->d->lock);
-	standby = r->d->state == DISPATCH_STANDBY;
-	pthread_mutex_unlock(&r->d->lock);
-	return standby ? "standby" : NULL;
-}
+	while (pipeline_busy(&p->pipeline) && ok) {
+		PGresult *res;
+		int statement;
 
-static int64_t dispatcher_holds_until(const struct reader *r)
-{
-	int64_t until;
-
-	pthread_mutex_lock(&r->d->lock);
-	until = r->d->sent_ms + r->d->env.database->idle_session_timeout_ms;
-	pthread_mutex_unlock(&r->d->lock);
-	return until;
-}
-
-static bool dispatcher_begin(struct reader *r, const struct exchange *x, struct error *err _unused_)
-{
-	struct channel *c = r->channel;
-
-	pthread_mutex_lock(&r->d->lock);
-	c->exchange = *x;
-	c->has_settle = x->n_done > 0 || x->n_holds > 0;
-	c->in_flight = x->window->rows - x->window->orphans - x->n_done - x->n_holds;
-	c->settle.id_type = r->d->id_type;
-	settle_collect(&c->settle, x);
-	c->state = CHANNEL_ASKED;
-	pthread_mutex_unlock(&r->d->lock);
-	nudge(r->d);
+		ok = pipeline_read(&p->pipeline, err);
+		pthread_mutex_lock(&p->lock);
+		while (ok && (ok = pipeline_next(&p->pipeline, &statement, &res, err)) && res)
+			ok = take_result(d, statement, res, &page, err);
+		pthread_mutex_unlock(&p->lock);
+		if (ok && pipeline_busy(&p->pipeline))
+			wait_for_database(p, IDLE_MS);
+	}
+	if (!ok) {
+		PQclear(page.rows);
+		return false;
+	}
+	pthread_mutex_lock(&p->lock);
+	finish_round(d, &page);
+	pthread_mutex_unlock(&p->lock);
 	return true;
 }
 
-static int dispatcher_pollfd(const struct reader *r, short *ret_events)
+/* --- leading -------------------------------------------------------------------------------------------------- */
+
+static bool dispatcher_work(struct pool *p, struct error *err)
 {
-	*ret_events = POLLIN;
-	return r->channel->fd;
+	struct dispatcher *d = dispatcher_of(p);
+	const int64_t beat_ms = p->database.idle_session_timeout_ms / 3;
+
+	pass_init(&d->pass, &p->env, ST_PASS);
+	pass_set_parts(&d->pass, (const int32_t[]){ 0 }, 1);
+	if (!pass_open(&d->pass, &p->pipeline, err))
+		return false;
+	d->active_since_ms = clock_ms();
+	pool_set_active(p);
+	while (!atomic_load(&p->stopping)) {
+		bool sent = false, ok = true;
+
+		pthread_mutex_lock(&p->lock);
+		/* Even with nothing to do now and then: it shows the server that we are not frozen. */
+		if (pool_anything_asked(p) || clock_ms() - d->sending_ms >= beat_ms) {
+			ok = send_round(d, err);
+			sent = true;
+		}
+		pthread_mutex_unlock(&p->lock);
+		if (!ok || (sent && !receive_round(d, err)))
+			return false;
+		if (!sent) {
+			wait_for_database(p, MIN(IDLE_MS, beat_ms));
+			if (!pipeline_read(&p->pipeline, err))
+				return false;
+		}
+	}
+	return true;
 }
 
-static bool dispatcher_receive(struct reader *r, bool *ret_complete, struct answer *ret, struct error *err)
+static void dispatcher_ended(struct pool *p)
 {
-	struct channel *c = r->channel;
-	uint64_t ignored;
-	bool lost;
+	struct dispatcher *d = dispatcher_of(p);
 
-	if (read(c->fd, &ignored, sizeof(ignored)) < 0) {
-		*ret_complete = false;
-		return true;
-	}
-	pthread_mutex_lock(&r->d->lock);
-	lost = c->lost;
-	if (lost)
-		*err = r->d->why_failed;
-	*ret_complete = !lost && c->state == CHANNEL_ANSWERED;
-	if (*ret_complete) {
-		*ret = c->answer;
-		c->answer = (struct answer){ 0 };
-		c->state = CHANNEL_IDLE;
-	}
-	pthread_mutex_unlock(&r->d->lock);
-	return !lost;
+	pass_release(&d->pass);
+	d->pass = (struct pass){ 0 };
+}
+
+extern const struct reader_driver reader_dispatcher;
+
+static const struct pool_leader leader = {
+	.driver = &reader_dispatcher,
+	.statements = statements,
+	.n_statements = ST_COUNT,
+	.lead = ST_LEAD,
+	.standby_event = "dispatcher.standby",
+	.active_event = "dispatcher.active",
+	.work = dispatcher_work,
+	.ended = dispatcher_ended,
+};
+
+static struct pool *dispatcher_share(const struct reader_env *env)
+{
+	struct dispatcher *d = mem_new(struct dispatcher);
+
+	pool_start(&d->pool, &leader, env);
+	return &d->pool;
+}
+
+static void dispatcher_unshare(struct pool *p)
+{
+	pool_stop(p);
+	free(dispatcher_of(p));
 }
 
 const struct reader_driver reader_dispatcher = {
@@ -187,12 +269,12 @@ const struct reader_driver reader_dispatcher = {
 	.reads_ahead = true,
 	.share = dispatcher_share,
 	.unshare = dispatcher_unshare,
-	.open = dispatcher_open,
-	.close = dispatcher_close,
-	.identity = dispatcher_identity,
-	.condition = dispatcher_condition,
-	.holds_until = dispatcher_holds_until,
-	.begin = dispatcher_begin,
-	.pollfd = dispatcher_pollfd,
-	.receive = dispatcher_receive,
+	.open = pool_open,
+	.close = pool_close,
+	.identity = pool_identity,
+	.condition = pool_condition,
+	.holds_until = pool_holds_until,
+	.begin = pool_begin,
+	.pollfd = pool_pollfd,
+	.receive = pool_receive,
 };

@@ -8,6 +8,7 @@
 extern const struct reader_driver reader_advisory;
 extern const struct reader_driver reader_lease;
 extern const struct reader_driver reader_dispatcher;
+extern const struct reader_driver reader_wal;
 extern const struct reader_driver reader_shards;
 extern const struct reader_driver reader_skip_locked;
 
@@ -16,6 +17,7 @@ const struct reader_driver *const reader_drivers[] = {
 	&reader_lease,
 	&reader_shards,
 	&reader_dispatcher,
+	&reader_wal,
 	&reader_skip_locked,
 	NULL,
 };

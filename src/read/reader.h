@@ -23,7 +23,7 @@
 
 struct bell;
 struct reader;
-struct shared;
+struct pool;
 
 /* What a worker gives to its reader; outlives it. */
 struct reader_env {
@@ -35,7 +35,7 @@ struct reader_env {
 	const struct node *node;        /* this process, as the database knows it */
 	uint32_t worker;                /* number of the worker in it */
 	struct bell *bell;              /* rings when there may be rows */
-	struct shared *shared;          /* what workers of the outbox share, if the reader has such a thing */
+	struct pool *pool;              /* what workers of the outbox share, if the reader has such a thing */
 	struct hand *hand;              /* shared by the workers of the outbox; see read/hand.h */
 };
 
@@ -101,6 +101,10 @@ struct reader_driver {
 	bool divides;                   /* each worker has rows of its own to look for: waking one is not enough */
 	bool reads_ahead;               /* it may bring rows of entities that are in the window */
 	bool settles_whole;             /* what was claimed together is settled together, because a transaction holds it */
+	bool takes_nameless;            /* rows without an entity are published too, though it keeps order */
+	bool rings_itself;              /* it hears of rows by itself, without NOTIFY: read/pool.h */
+	bool ends_when_refused;         /* what is wrong with its objects (ERROR_CONFIG) ends the process at any time, not only at
+	                                 * first: to go on later would hide that something was lost */
 	uint32_t entities_max;          /* that one worker holds at a time; 0: as many as it likes */
 
 	/* False when these settings ask for no order: then each row stands for itself. NULL: order is always kept. */
@@ -109,11 +113,17 @@ struct reader_driver {
 	 * returns a line for each thing that it did; `table` is a literal with the table's name, `role` one with who will
 	 * run the relay, or NULL. */
 	char *(*install_sql)(const struct outbox_config *, const char *table, const char *role);
+	/* What of that cannot be SQL: called when everything else is in place. `anew`: the user agrees to losing what nobody can
+	 * give back. Calls `done` with a line for each thing that it did. NULL: nothing. */
+	bool (*install)(PGconn *conn, const struct database_config *, const struct outbox_config *, bool anew,
+			void (*done)(const char *line), struct error *err);
 	void (*check)(PGconn *conn, const struct outbox_config *, const struct table *, struct finding_list *findings);
 	/* What workers of one outbox in this process share: made before the first of them opens a reader, ended when all have
 	 * closed theirs. NULL: nothing. */
-	struct shared *(*share)(const struct reader_env *);
-	void (*unshare)(struct shared *);
+	struct pool *(*share)(const struct reader_env *);
+	void (*unshare)(struct pool *);
+	/* Asked before each open: which other reader does the work, because this one cannot; NULL, or no function: none. */
+	const struct reader_driver *(*instead)(const struct reader_env *);
 	/* Connects and prepares; waits. On failure the kind says whether waiting helps. */
 	bool (*open)(const struct reader_env *, struct reader **ret, struct error *err);
 	/* Gives back all claims that are left, when the connection still works. */

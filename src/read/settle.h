@@ -41,7 +41,7 @@ enum {
 #define SETTLE_SQL_HOLD                                                                                         \
 	"INSERT INTO postrider.retry AS r (outbox, entity, row_id, attempts, kind, error,"                      \
 	"    first_failed_at, last_failed_at, retry_at)"                                                        \
-	" VALUES ({outbox}, $1::text, $2::text, $3::int, $4::text, $5::text, now(), now(),"                     \
+	" VALUES ({outbox}, coalesce($1::text, ''), $2::text, $3::int, $4::text, $5::text, now(), now(),"                     \
 	"    now() + $6::bigint * interval '1 millisecond')"                                                    \
 	" ON CONFLICT (outbox, entity) DO UPDATE SET row_id = excluded.row_id, attempts = excluded.attempts,"   \
 	"    kind = excluded.kind, error = excluded.error, last_failed_at = now(), retry_at = excluded.retry_at," \

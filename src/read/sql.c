@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "pg/install.h"
 
 #define SQL_CEILING ((size_t)1 << 20)
 
@@ -16,6 +17,25 @@ static char *aliases_of(const struct table *t)
 	buf_init(&b, SQL_CEILING);
 	for (size_t i = 0; i < FIELD_EXTRA + t->n_extra; i++)
 		buf_printf(&b, "%sf%zu", i > 0 ? ", " : "", i);
+	return buf_take(&b);
+}
+
+/* The name of a field of the table, for what is kept outside of it: as the settings call it, or a column's own. */
+static const char *field_name(const struct table *t, size_t field)
+{
+	return field < FIELD_EXTRA ? table_mappings[field].key : t->extra[field - FIELD_EXTRA].name;
+}
+
+static char *literals_of_fields(const struct table *t, const char *before, const char *after)
+{
+	struct buf b;
+
+	buf_init(&b, SQL_CEILING);
+	for (size_t i = 0; i < FIELD_EXTRA + t->n_extra; i++) {
+		_cleanup_(mem_freep) char *name = install_literal(field_name(t, i));
+
+		buf_printf(&b, "%s%s%s%s", i > 0 ? ", " : "", before, name, after);
+	}
 	return buf_take(&b);
 }
 
@@ -46,6 +66,8 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 	_cleanup_(mem_freep) char *id_of_row = mem_printf("o.%s", t->columns[FIELD_ID].quoted);
 	_cleanup_(mem_freep) char *shard = sql_shard_of(settings, key_of_row, id_of_row);
 	_cleanup_(mem_freep) char *shard_of_retry = sql_shard_of(settings, "r.entity", "r.entity");
+	_cleanup_(mem_freep) char *parked_names = literals_of_fields(t, "", "");
+	_cleanup_(mem_freep) char *parked_fields = literals_of_fields(t, "p.fields[array_position(p.names, ", ")]");
 	const struct table_column *lane = &t->columns[ordered ? FIELD_ENTITY : FIELD_ID];
 	const struct {
 		const char *name, *text;
@@ -69,6 +91,8 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "orders", orders },
 		{ "order_cast", order_is_uncast ? t->order.type : "text" },
 		{ "aliases", aliases },
+		{ "parked_names", parked_names },
+		{ "parked_fields", parked_fields },
 		{ "shard", shard },
 		{ "shard_of_retry", shard_of_retry },
 	};

@@ -13,6 +13,7 @@
  *   {order_cast}               what the order column is read as
  *   {lane} {lane_type}         what order is kept for: the entity, or the id where there is no order
  *   {fields} {aliases}         the select list, and as many short names
+ *   {parked_names} {parked_fields}  names of the fields as literals, and the fields of a row `p` of postrider.parked
  *   {shard} {shard_of_retry}   number of the shard of a row `o`, of an entry `r` of postrider.retry
  *   {oid} {toast} {outbox}     numbers of the table, of that of its large values, in postrider.outbox
  *   {sample}                   percentage of the table that is some twenty pages

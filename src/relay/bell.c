@@ -51,6 +51,13 @@ void bell_ring(struct bell *b)
 	wake_from(b, atomic_fetch_add(&b->next, 1));    /* another one each time */
 }
 
+void bell_ring_worker(struct bell *b, uint32_t w)
+{
+	atomic_fetch_add(&b->rings, 1);
+	if (atomic_exchange(&b->asleep[w], false))
+		mailbox_wake(b->mailboxes[w]);
+}
+
 uint64_t bell_rings(const struct bell *b)
 {
 	return atomic_load(&b->rings);

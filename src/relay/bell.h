@@ -39,6 +39,8 @@ uint32_t bell_add_worker(struct bell *b, struct mailbox *m);
 void bell_ring(struct bell *b);
 /* Wakes every sleeper: rows that nobody could claim may have become free, and there may be many. */
 void bell_ring_all(struct bell *b);
+/* There are rows for this worker, and for no other. */
+void bell_ring_worker(struct bell *b, uint32_t w);
 /* A held entity may be tried again at this time. Only the earliest is kept; the watchdog finds the others. */
 void bell_due(struct bell *b, int64_t when_ms);
 /* Rows come in without ringing from now on, or ring again. */

@@ -11,31 +11,36 @@ enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_S
 enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20, HOLD_SLACK_MS = 100 };
 enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000, HAND_PATIENCE_MS = 500 };
 
+static void use_driver(struct feed *f, const struct reader_driver *driver)
+{
+	const struct reader_env *env = &f->env.reader;
+
+	f->driver = f->admission.driver = driver;
+	f->admission.keeps_order = reader_keeps_order(driver, env->outbox);
+	/* Three beats before the server takes us for frozen. */
+	f->beat_ms = env->database->idle_session_timeout_ms > 0 ? env->database->idle_session_timeout_ms / 3 : CLOCK_NEVER;
+	if (driver->beat_ms)
+		f->beat_ms = MIN(f->beat_ms, driver->beat_ms(env));
+}
+
 void feed_init(struct feed *f, const struct feed_env *env, struct window *window)
 {
 	*f = (struct feed){ .env = *env, .window = window, .hungry = true };
 	f->admission = (struct admission){
 		.route = env->route,
-		.driver = env->driver,
-		.keeps_order = reader_keeps_order(env->driver, env->reader.outbox),
 		.outcomes = env->outcomes,
 		.node = env->node,
 		.worker = env->worker,
 	};
 	f->claim_rows = (uint32_t)env->reader.outbox->batch_size;
-	/* Three beats before the server takes us for frozen. */
-	f->beat_ms = env->reader.database->idle_session_timeout_ms > 0 ?
-			     env->reader.database->idle_session_timeout_ms / 3 :
-			     CLOCK_NEVER;
-	if (env->driver->beat_ms)
-		f->beat_ms = MIN(f->beat_ms, env->driver->beat_ms(&f->env.reader));
+	use_driver(f, env->driver);
 	backoff_init(&f->backoff, RECONNECT_FIRST_MS, RECONNECT_MAX_MS, random_next(&f->env.seed));
 }
 
 void feed_release(struct feed *f)
 {
 	if (f->reader)
-		f->env.driver->close(f->reader);
+		f->driver->close(f->reader);
 	free(f->done);
 	free(f->holds);
 }
@@ -67,7 +72,7 @@ static const char *outbox_name(const struct feed *f)
 static void lose(struct feed *f, const struct error *err, int64_t now)
 {
 	if (f->reader)
-		f->env.driver->close(f->reader);
+		f->driver->close(f->reader);
 	f->reader = NULL;
 	f->busy = false;
 	f->n_done = f->n_holds = f->one_by_one = 0;
@@ -86,7 +91,7 @@ static void lose(struct feed *f, const struct error *err, int64_t now)
 
 static int64_t holds_until(const struct feed *f)
 {
-	return f->env.driver->holds_until ? f->env.driver->holds_until(f->reader) : CLOCK_NEVER;
+	return f->driver->holds_until ? f->driver->holds_until(f->reader) : CLOCK_NEVER;
 }
 
 void feed_wake(struct feed *f, int64_t now)
@@ -99,17 +104,35 @@ void feed_wake(struct feed *f, int64_t now)
 	lose(f, &err, now);
 }
 
+/* Waiting does not help. */
+static bool is_final(const struct feed *f, const struct error *err)
+{
+	if (f->answered)
+		return err->kind == ERROR_CONFIG && f->driver->ends_when_refused;
+	return err->kind == ERROR_CONFIG || err->kind == ERROR_AUTH;
+}
+
+/* The reader of the settings, or the one that it leaves its work to. */
+static void choose_driver(struct feed *f)
+{
+	const struct reader_driver *driver = f->env.driver;
+	const struct reader_driver *other = driver->instead ? driver->instead(&f->env.reader) : NULL;
+
+	use_driver(f, other ? other : driver);
+}
+
 static void reconnect(struct feed *f, int64_t now)
 {
 	struct error err = { 0 };
 
 	if (now < f->retry_at_ms)
 		return;
-	if (!f->env.driver->open(&f->env.reader, &f->reader, &err)) {
+	choose_driver(f);
+	if (!f->driver->open(&f->env.reader, &f->reader, &err)) {
 		/* Somebody woke us to do something else first. */
 		if (err.kind == ERROR_LOST)
 			return;
-		if (!f->answered && (err.kind == ERROR_CONFIG || err.kind == ERROR_AUTH))
+		if (is_final(f, &err))
 			f->refused = err;
 		lose(f, &err, clock_ms());
 		return;
@@ -140,11 +163,11 @@ static bool has_room(const struct feed *f)
 	/* Where each row is settled for itself, settling is what others wait for, and a crash repeats what waits. */
 	uint32_t rows = o->settle == SETTLE_EACH_ROW ? f->window->rows - f->window->orphans : in_flight(f);
 
-	if (f->env.driver->settles_whole)
+	if (f->driver->settles_whole)
 		return all_arrived(f);
 	return rows + f->claim_rows <= 2 * (uint32_t)o->batch_max &&
 	       f->window->bytes <= (size_t)o->in_flight_bytes / 2 &&
-	       (f->env.driver->entities_max == 0 || f->window->n_lanes <= f->env.driver->entities_max / 2);
+	       (f->driver->entities_max == 0 || f->window->n_lanes <= f->driver->entities_max / 2);
 }
 
 /* Settling waits for company only while more is being fetched anyway. */
@@ -154,7 +177,7 @@ static bool should_settle(const struct feed *f)
 
 	if (waiting == 0)
 		return false;
-	if (f->env.driver->settles_whole)
+	if (f->driver->settles_whole)
 		return all_arrived(f);
 	if (f->env.reader.outbox->settle == SETTLE_EACH_ROW)
 		return true;
@@ -198,7 +221,7 @@ static void take_holds(struct feed *f, int64_t now)
 static void take_done(struct feed *f)
 {
 	bool singly = f->one_by_one > 0 ||
-		      (f->env.reader.outbox->settle == SETTLE_EACH_ROW && !f->env.driver->settles_whole);
+		      (f->env.reader.outbox->settle == SETTLE_EACH_ROW && !f->driver->settles_whole);
 	struct event_list done = window_take(&f->window->delivered, singly ? 1 : UINT32_MAX);
 
 	if (done.count > f->done_room) {
@@ -214,7 +237,7 @@ static void take_done(struct feed *f)
  * reader that reads ahead has passed over none, except those behind a row that was refused. */
 static bool gives_rows_back(const struct feed *f)
 {
-	bool any = f->n_holds > 0 || (f->n_done > 0 && !f->env.driver->reads_ahead);
+	bool any = f->n_holds > 0 || (f->n_done > 0 && !f->driver->reads_ahead);
 
 	for (uint32_t i = 0; i < f->n_done && !any; i++)
 		any = f->done[i]->retried;
@@ -250,7 +273,7 @@ static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 	f->asked_rows = x.want_rows;
 	f->busy = true;
 	f->last_exchange_ms = now;
-	if (!f->env.driver->begin(f->reader, &x, &err))
+	if (!f->driver->begin(f->reader, &x, &err))
 		lose(f, &err, now);
 }
 
@@ -341,7 +364,7 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 		return;
 	f->claim_rows = MIN(f->claim_rows * 2, (uint32_t)f->env.reader.outbox->batch_max);
 	/* There is more than one worker's share. */
-	if (f->env.driver->divides)
+	if (f->driver->divides)
 		return;
 	bell_ring(f->env.bell);
 	f->seen_rings++;
@@ -384,7 +407,7 @@ static void receive(struct feed *f, int64_t now)
 	struct answer answer;
 	bool complete;
 
-	if (!f->env.driver->receive(f->reader, &complete, &answer, &err))
+	if (!f->driver->receive(f->reader, &complete, &answer, &err))
 		lose(f, &err, now);
 	else if (complete)
 		digest(f, &answer, now);
@@ -434,7 +457,7 @@ static int64_t rest(struct feed *f, int64_t now)
  * the one who has the hand may be stuck with its connection, and the hand is only a hint. */
 static bool wait_for_turn(struct feed *f, int64_t now, bool *ret_has_hand)
 {
-	if (f->env.driver->takes_turns && f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size) {
+	if (f->driver->takes_turns && f->claim_rows > (uint32_t)f->env.reader.outbox->batch_size) {
 		*ret_has_hand = hand_take(f->env.reader.hand, f->env.outcomes);
 		if (!*ret_has_hand && f->waiting_since_ms == 0)
 			f->waiting_since_ms = now;
@@ -459,7 +482,7 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 		/* While a settle that failed waits, there are only beats. */
 		bool waits = now < f->retry_at_ms, settle = !waits && should_settle(f), has_hand = false;
 		/* When there is something to settle, a claim costs no trip of its own. */
-		bool claim = !waits && (f->hungry || (settle && !f->env.driver->reads_ahead)) && !f->draining && has_room(f);
+		bool claim = !waits && (f->hungry || (settle && !f->driver->reads_ahead)) && !f->draining && has_room(f);
 
 		if (claim)
 			claim = wait_for_turn(f, now, &has_hand);
@@ -475,5 +498,5 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 
 int feed_pollfd(const struct feed *f, short *ret_events)
 {
-	return f->reader ? f->env.driver->pollfd(f->reader, ret_events) : -1;
+	return f->reader ? f->driver->pollfd(f->reader, ret_events) : -1;
 }

@@ -38,6 +38,7 @@ struct feed_env {
 struct feed {
 	struct feed_env env;
 	struct window *window;
+	const struct reader_driver *driver;     /* of the reader that is open, or the last one */
 	struct admission admission;
 	struct rider rider;
 	struct reader *reader;                  /* NULL: not connected */

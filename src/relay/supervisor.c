@@ -127,7 +127,8 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 			return false;
 		if (!route_check_table(o->route, o->table, err))
 			return false;
-		if (o->table->columns[FIELD_ENTITY].nullable)
+		if (o->table->columns[FIELD_ENTITY].nullable && !o->reader->takes_nameless &&
+		    reader_keeps_order(o->reader, o->config))
 			log_warn("outbox.nullable_entity", F_STR("outbox", o->config->name),
 				 F_STR("meaning", "rows without an entity have no order and are never published"),
 				 F_STR("hint", "`postrider check` says how to mend it"));
@@ -218,7 +219,7 @@ static void share_reader(struct outbox *o)
 	};
 
 	if (o->reader->share)
-		o->shared = o->reader->share(&env);
+		o->pool = o->reader->share(&env);
 }
 
 static bool start_workers(struct supervisor *s, struct error *err)
@@ -244,11 +245,13 @@ static void start_listener(struct supervisor *s)
 	struct listener_outbox *outboxes = mem_new_array(struct listener_outbox, n);
 
 	for (size_t i = 0; i < n; i++) {
-		const struct outbox *o = &s->outboxes[i];
+		struct outbox *o = &s->outboxes[i];
+		enum wakeup_mode mode = o->reader->rings_itself ? WAKEUP_OFF : o->config->wakeup;
 
-		outboxes[i] = (struct listener_outbox){ o->config->name, o->table->name, o->config->wakeup,
-							&s->outboxes[i].bell };
-		listening += o->config->wakeup != WAKEUP_OFF;
+		if (o->reader->rings_itself)
+			bell_set_deaf(&o->bell, false);
+		outboxes[i] = (struct listener_outbox){ o->config->name, o->table->name, mode, &o->bell };
+		listening += mode != WAKEUP_OFF;
 	}
 	if (listening > 0)
 		s->listener = listener_start(&s->config->database, outboxes, n);
@@ -290,8 +293,11 @@ static int run_until_signal(struct supervisor *s, struct error *err)
 
 		if (sig)
 			return sig;
-		if (any_broken(s, err) || heart_refused(s->heart, err))
+		/* Said before the drain, which may take long. */
+		if (any_broken(s, err) || heart_refused(s->heart, err)) {
+			log_error("relay.gives_up", F_ERROR(err));
 			return 0;
+		}
 		if (!s->ready && all_ready(s)) {
 			s->ready = true;
 			log_info("relay.ready", F_INT("outboxes", s->config->n_outboxes), F_INT("workers", s->n_workers));
@@ -368,8 +374,8 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	for (size_t i = 0; i < s->n_workers; i++)
 		worker_join(s->workers[i], &totals);
 	for (size_t i = 0; i < s->config->n_outboxes; i++)
-		if (s->outboxes[i].shared)
-			s->outboxes[i].reader->unshare(s->outboxes[i].shared);
+		if (s->outboxes[i].pool)
+			s->outboxes[i].reader->unshare(s->outboxes[i].pool);
 	heart_free(TAKE_PTR(s->heart));
 	log_stopped(&totals);
 	return sig != 0;

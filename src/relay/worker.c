@@ -66,7 +66,7 @@ struct worker *worker_new(struct outbox *o)
 				      .purpose = "worker",
 				      .interrupt_fd = w->mailbox.fd,
 				      .bell = &o->bell,
-				      .shared = o->shared,
+				      .pool = o->pool,
 				      .hand = &o->hand,
 				      .node = o->node,
 				      .worker = w->number },
@@ -130,7 +130,7 @@ static void open_sinks(struct worker *w)
 	for (i = 0; i < w->n_sinks; i++) {
 		struct sink_env env = {
 			.outcomes = &w->mailbox,
-			.reader_identity = w->outbox->reader->identity(w->feed.reader),
+			.reader_identity = w->feed.driver->identity(w->feed.reader),
 			.last = i == w->n_sinks - 1,
 		};
 
@@ -209,7 +209,7 @@ static void wait_for_something(struct worker *w, int64_t deadline_ms, int64_t no
 
 static const char *condition(const struct worker *w)
 {
-	const struct reader_driver *driver = w->outbox->reader;
+	const struct reader_driver *driver = w->feed.driver;
 
 	return feed_connected(&w->feed) && driver->condition ? driver->condition(w->feed.reader) : NULL;
 }

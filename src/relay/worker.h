@@ -30,7 +30,7 @@ struct outbox {
 	struct table *table;
 	struct bell bell;
 	struct hand hand;
-	struct shared *shared;                  /* the reader's own; NULL: it has none */
+	struct pool *pool;                      /* the reader's own; NULL: it has none */
 	struct sink_target **targets;           /* one per configured sink, in order */
 };
 

@@ -8,8 +8,6 @@ from typing import Callable, NamedTuple
 
 import psycopg
 
-FROZEN_SESSIONS_END = 2.0       # seconds; the idle_session_timeout and the leases of these runs
-
 
 class Frozen(NamedTuple):
     """From when to when a node did not run."""
@@ -29,7 +27,7 @@ def kill(scene, chance):
 def freeze(scene, chance):
     node, begin = chance.choice(scene.fleet.nodes), time.time()
     node.freeze()
-    yield FROZEN_SESSIONS_END + chance.uniform(0.3, 2.5)
+    yield scene.reader.lease + chance.uniform(0.3, 2.5)
     node.thaw()
     scene.frozen.append(Frozen(node.name, begin, time.time()))
 
@@ -74,19 +72,19 @@ def restart_kafka(scene, chance):
 
 
 def cut_postgres(scene, chance):
-    yield from _cut(_ways_to_postgres(scene, chance), chance)
+    yield from _cut(scene, _ways_to_postgres(scene, chance), chance)
 
 
 def cut_kafka(scene, chance):
-    yield from _cut([scene.way_to_kafka], chance)
+    yield from _cut(scene, [scene.way_to_kafka], chance)
 
 
-def _cut(proxies, chance):
+def _cut(scene, proxies, chance):
     """Connections end in order, by a reset, or without a word: then nothing comes through until both give up."""
     how = chance.choice(("cut", "reset", "silence"))
     for proxy in proxies:
         getattr(proxy, how)()
-    yield 3.0 if how == "silence" else 1.0
+    yield scene.reader.lease + 1.0 if how == "silence" else 1.0
     for proxy in proxies:
         proxy.mend()
 

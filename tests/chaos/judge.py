@@ -4,6 +4,7 @@ from tests.chaos.faults import CLEAN
 
 ALWAYS = ("lost", "waiting", "phantom", "unsettled", "held", "scattered")
 ORDERED = ("disorder", "overlap")
+BACKLOG = "backlog"     # as the detail of a fault: it struck while rows from before the slot were published
 WAKING = 10.0       # seconds after a freeze in which what a node still had on its way may turn up
 
 
@@ -37,3 +38,10 @@ def violations(report, frozen, kinds, ordered):
     if CLEAN.issuperset(kinds):
         wrong["duplicates"] = len(report.duplicates)
     return {name: count for name, count in wrong.items() if count}
+
+
+def shortcomings(faults, backlog):
+    """Why a run proves nothing of what it is for."""
+    if backlog and not any(fault.detail == BACKLOG for fault in faults):
+        return ["all rows from before the slot were published before the first fault"]
+    return []

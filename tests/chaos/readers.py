@@ -9,15 +9,23 @@ from tests.e2e.relay import postrider
 class Reader(NamedTuple):
     """`settings` are those of the outbox. Without `ordered` only loss and phantoms are judged.
 
-    A `variant` of another row has one run instead of all in the bounded set.
+    A `variant` of another row has one run instead of all in the bounded set. `lease` is how many seconds a node keeps
+    what it has when it says nothing. With `backlog`, that many rows of each entity are written before the reader is
+    installed, and faults strike while they are published. With `loses_slot`, its replication slot is dropped at the
+    end.
     """
 
     settings: dict
     ordered: bool = True
     variant: bool = False
+    lease: float = 2.0
+    backlog: int = 0
+    loses_slot: bool = False
 
 
 # Leases are short, like the idle timeout of sessions, so that a freeze outlasts them soon.
+WAL = {"reader": "wal", "wal": {"sender_timeout": "3s"}}
+SMALL_PAGES = {"batch_size": 50, "batch_max": 50}       # so that a backlog lasts for some faults
 READERS = {
     "advisory": Reader({"reader": "advisory"}),
     "lease": Reader({"reader": "lease", "lease": "2s"}),
@@ -28,6 +36,8 @@ READERS = {
         {"reader": "shards", "lease": "2s", "shards": {"assignment": "rendezvous"}}, variant=True),
     "shards-id": Reader({"reader": "shards", "lease": "2s", "shards": {"key": "id"}}, ordered=False, variant=True),
     "dispatcher": Reader({"reader": "dispatcher"}),
+    "wal": Reader(WAL, lease=3.0),
+    "wal-backlog": Reader(WAL | SMALL_PAGES, variant=True, lease=3.0, backlog=100, loses_slot=True),
 }
 
 

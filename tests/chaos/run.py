@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from tests.chaos import judge
+from tests.chaos import judge, slot
 from tests.chaos.faults import FAULTS, for_sink
 from tests.chaos.nodes import Fleet
 from tests.chaos.readers import READERS
@@ -25,9 +25,11 @@ from tests.e2e.scene import Database, dropped
 ENTITIES, WRITERS, PAUSE = 300, 4, 0.005        # some hundred rows per second
 BURSTS, BURST = 0.01, (10, 100)                 # of all transactions; rows of one entity
 LINGER = (None, 30, 200)                        # milliseconds: much is under way with Kafka's client when faults strike
+                                                # (the last is too slow for the small pages of a backlog)
 QUIET = (0.3, 2.5)                              # seconds between faults
 TWO_AT_ONCE = 0.25                              # how often a second fault joins
 WARM_WITHIN, DRAINED_WITHIN = 10, 120
+TABLE_ONLY = {"reader": "advisory"}             # whose installation leaves the table and nothing else
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,11 @@ class Scene:
 
     def __init__(self, stage, plan, folder):
         self.plan = plan
+        self.reader = READERS[plan.reader]
         self.folder = folder
         self.nodes = plan.nodes
         self.chance = plan.chance()
-        self.linger = self.chance.choice(LINGER)
+        self.linger = self.chance.choice(LINGER[:2] if self.reader.backlog else LINGER)
         self.diary = []
         self.frozen = []
         self.writers = None
@@ -109,13 +112,21 @@ class Scene:
             # The broker's own clock says when a record arrived; a producer's would say when it was sent.
             self.topic = self.kafka.create_topic(self.database.name, config={"message.timestamp.type": "LogAppendTime"})
         self.fleet = Fleet(folder, self.settings, plan.nodes, self.tell)
-        done = postrider("init", "-c", write_config(folder / "init.yaml", self.settings("init", "-")))
+        self.init = write_config(folder / "init.yaml", self.settings("init", "-"))
+        self._create_table()
+
+    def _create_table(self):
+        """With what the reader needs, unless there is a backlog to be written before."""
+        config = self.init
+        if self.reader.backlog:
+            config = write_config(self.folder / "table.yaml", self.settings("init", "-", TABLE_ONLY))
+        done = postrider("init", "-c", config)
         assert done.returncode == 0, done.stderr
 
     def tell(self, text):
         self.diary.append(f"{time.time():.3f} {text}")
 
-    def settings(self, node, relay):
+    def settings(self, node, relay, reader=None):
         sinks = {"kafka": self._kafka_sink, "postgres": lambda: {"type": "postgres"}}
         route = {"headers": {"relay": relay}} | ({"topic": self.topic} if self.topic else {})
         return {
@@ -126,7 +137,7 @@ class Scene:
                 "idle_session_timeout": "2s"},
             "outboxes": {"orders": {
                 "table": "public.outbox", "poll_interval": "1s", "sinks": [sinks[self.plan.sink]()], "route": route,
-                **READERS[self.plan.reader].settings}},
+                **(reader or self.reader.settings)}},
         }
 
     def _kafka_sink(self):
@@ -156,6 +167,7 @@ def run(stage, plan, keep, keep_all=False):
     finally:
         scene.fleet.close()
         stage.mend()
+        slot.rest(scene.database)
         dropped(scene.database)
     if result.passed and not keep_all:
         shutil.rmtree(folder)
@@ -166,14 +178,23 @@ def run(stage, plan, keep, keep_all=False):
 
 def _play(scene, result):
     entities = scene.database.entities(ENTITIES)
-    scene.fleet.start()
+    scene.database.write_backlog(scene.reader.backlog)
     scene.writers = ledger.Writers(
         scene.database.dsn, entities, threads=WRITERS, pause=PAUSE, write=_write, patient=True)
     with scene.writers:
+        if scene.reader.backlog:
+            slot.install(scene, scene.init)
+            scene.tell(f"{slot.backlog(scene)} rows are from before the slot")
+        scene.fleet.start()
+        if not scene.reader.backlog:
+            _warm_up(scene)
         _strike_at_random(scene, result.faults)
         time.sleep(1)
     result.drained = _drain(scene)
-    scene.fleet.stop()
+    if scene.reader.loses_slot:
+        slot.lose(scene)
+    else:
+        scene.fleet.stop()
     return _compare(scene, result)
 
 
@@ -190,7 +211,6 @@ def _strike_at_random(scene, done):
     """Faults in random order with quiet times between, each kind once before any comes again."""
     plan, chance, deck = scene.plan, scene.chance, []
     names = for_sink(plan.sink, plan.faults)
-    _warm_up(scene)
     end = time.monotonic() + plan.seconds
     while time.monotonic() < end:
         chosen = [_draw(scene, deck, names, chance)]
@@ -228,8 +248,9 @@ def _draw(scene, deck, names, chance):
 
 def _strike(scene, names, chance):
     """Does these faults at once; returns when all of them are over."""
+    meets = judge.BACKLOG if scene.reader.backlog and slot.backlog(scene) else ""
     kind, begin = "+".join(sorted(names)), time.time()
-    scene.tell(f"{kind} begins")
+    scene.tell(f"{kind} begins" + f" and meets the {meets}" * bool(meets))
     active = [[begin, name, FAULTS[name].act(scene, chance)] for name in names]
     since = begin
     while active:
@@ -243,7 +264,7 @@ def _strike(scene, names, chance):
             scene.tell(f"{name} is over")
             if FAULTS[name].since == "end":
                 since = time.time()
-    return Fault(kind, begin, time.time(), since)
+    return Fault(kind, begin, time.time(), since, meets)
 
 
 # ---- The end --------------------------------------------------------------------------------------------------------
@@ -277,9 +298,9 @@ def _compare(scene, result):
         result.farthest = {"records": max(repeat.records for repeat in report.duplicates),
                            "seconds": max(repeat.seconds for repeat in report.duplicates)}
     result.refused = sum(path.read_text(errors="replace").count('"row.refused"') for path in scene.folder.glob("*.log"))
-    result.failures += scene.fleet.failures
+    result.failures += scene.fleet.failures + judge.shortcomings(result.faults, scene.reader.backlog)
     result.violations = judge.violations(
-        report, scene.frozen, result.kinds(), READERS[scene.plan.reader].ordered)
+        report, scene.frozen, result.kinds(), scene.reader.ordered)
     return committed, log, report
 
 

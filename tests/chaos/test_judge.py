@@ -4,8 +4,10 @@ import pytest
 
 from tests.chaos import judge
 from tests.chaos.faults import CLEAN, FAULTS, Frozen, for_sink
+from tests.chaos.readers import READERS
 from tests.chaos.run import Plan
 from tests.e2e.checker import Arrival, Entry, Overlap, Overtaken, Repeat, Report
+from tests.e2e.recovery import Fault
 
 CLAIM, OTHER = "1:node-1/0/1.7", "4:node-2/3/1.1"
 FREEZE = Frozen("node-1", begin=100, end=104)
@@ -60,6 +62,18 @@ def test_what_a_freeze_leaves_is_told_apart_by_time_and_node(time, claims, excus
 def test_repeats_are_blamed_where_nothing_broke(kinds, violations):
     report = Report(duplicates=[Repeat(arrival(), 0, 0.1)])
     assert judge.violations(report, [], kinds, ordered=True) == violations
+
+
+@pytest.mark.parametrize("backlog, details, proves", [
+    (0, [""], True), (100, ["", judge.BACKLOG], True), (100, [""], False), (100, [], False)])
+def test_a_run_with_a_backlog_proves_something_when_a_fault_meets_it(backlog, details, proves):
+    faults = [Fault("kill", 1, 2, 1, detail) for detail in details]
+    assert (judge.shortcomings(faults, backlog) == []) == proves
+
+
+@pytest.mark.parametrize("name", [name for name, reader in READERS.items() if reader.backlog or reader.loses_slot])
+def test_only_a_reader_with_a_slot_has_rows_from_before_it_and_can_lose_it(name):
+    assert READERS[name].settings["reader"] == "wal"
 
 
 def test_the_node_is_read_from_a_claim():

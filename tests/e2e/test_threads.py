@@ -20,6 +20,7 @@ READERS = {
     "skip_locked-ordered": {"reader": "skip_locked", "order": "entity"},
     "shards": {"reader": "shards", "lease": "3s"},
     "dispatcher": {"reader": "dispatcher"},
+    "wal": {"reader": "wal"},
 }
 
 

@@ -1,0 +1,613 @@
+#include "read/wal_round.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/mem.h"
+#include "pg/array.h"
+#include "pg/exec.h"
+#include "relay/field.h"
+
+#define PARAM_CEILING ((size_t)256 << 20)
+#define NEVER_AGAIN_MS ((int64_t)100 * 365 * 24 * 3600 * 1000)  /* for what only a person can mend */
+
+enum { NO_PART = -1, DURABLE_MS = 1000, PACE_MS = 1 };
+
+void round_init(struct round *r, const struct reader_env *env, const char *slot, struct flow *flow,
+		struct parking *parking, bool binary_payload, uint64_t durable_lsn, bool backlog)
+{
+	*r = (struct round){
+		.env = env,
+		.slot = slot,
+		.flow = flow,
+		.parking = parking,
+		.backlog = backlog,
+		.durable_lsn = durable_lsn,
+		.retained_bytes = -1,
+	};
+	wal_page_init(&r->page, env->table, binary_payload);
+	r->scratch = mem_new_array(struct slice, (size_t)r->page.n_fields);
+	buf_init(&r->behind, PARAM_CEILING);
+	buf_init(&r->xids, PARAM_CEILING);
+	buf_init(&r->ids, PARAM_CEILING);
+	buf_init(&r->entities, PARAM_CEILING);
+	buf_init(&r->parked_numbers, PARAM_CEILING);
+	buf_init(&r->backlog_numbers, PARAM_CEILING);
+	buf_init(&r->fields, PARAM_CEILING);
+	buf_init(&r->due, PARAM_CEILING);
+}
+
+static void forget_holds(struct round *r)
+{
+	for (uint32_t i = 0; i < r->n_holds; i++)
+		free(r->holds[i].row_id);
+	r->n_holds = 0;
+}
+
+void round_release(struct round *r)
+{
+	if (!r->env)
+		return;
+	forget_holds(r);
+	wal_page_release(&r->page);
+	buf_release(&r->behind);
+	buf_release(&r->xids);
+	buf_release(&r->ids);
+	buf_release(&r->entities);
+	buf_release(&r->parked_numbers);
+	buf_release(&r->backlog_numbers);
+	buf_release(&r->fields);
+	buf_release(&r->due);
+	free(r->scratch);
+	free(r->numbers);
+	free(r->holds);
+	free(r->passed);
+	*r = (struct round){ 0 };
+}
+
+static bool keep_result(void *kept, int statement, PGresult *res, struct error *err _unused_)
+{
+	PGresult **to = kept;
+
+	if (statement == ROUND_RECALL)
+		*to = res;
+	else
+		PQclear(res);
+	return true;
+}
+
+/* Events that were counted in another way, with messages or without them, are not those that are counted now. */
+static bool recall(struct round *r, struct pool *p, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	struct slice behind;
+
+	if (!pipeline_send(&p->pipeline, ROUND_RECALL, NULL, 0, true, err) || !pipeline_sync(&p->pipeline, err) ||
+	    !pipeline_wait(&p->pipeline, p->database.statement_timeout_ms, keep_result, &res, err))
+		return false;
+	behind = field_raw(res, 0, 0);
+	tally_recall(&r->flow->tally, behind.ptr, behind.len);
+	if ((PQgetvalue(res, 0, 1)[0] != 0) != r->env->outbox->wal.messages)
+		tally_forget_part(&r->flow->tally);
+	return true;
+}
+
+bool round_open(struct round *r, struct pool *p, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	if (!recall(r, p, err) ||
+	    !pipeline_run(&p->pipeline, ROUND_LIST_PARKED, NULL, 0, p->database.statement_timeout_ms, &res, err))
+		return false;
+	for (int i = 0; i < PQntuples(res); i++)
+		parking_set_refused(parking_add(r->parking, field_raw(res, i, 0)), field_raw(res, i, 1),
+				    (uint32_t)strtoul(PQgetvalue(res, i, 2), NULL, 10),
+				    clock_ms() + atoll(PQgetvalue(res, i, 3)));
+	return true;
+}
+
+/* --- what goes into it -------------------------------------------------------------------------------------------- */
+
+static void *one_more(void *list, uint32_t n, uint32_t *room, size_t size)
+{
+	if (n < *room)
+		return list;
+	*room = *room > 0 ? 2 * *room : 256;
+	return mem_resize(list, *room * size);
+}
+
+static void add_number(struct round *r, uint64_t number)
+{
+	r->numbers = one_more(r->numbers, r->n_numbers, &r->numbers_room, sizeof(*r->numbers));
+	r->numbers[r->n_numbers++] = number;
+}
+
+static void add_int8(struct buf *array, int64_t value)
+{
+	uint64_t wire = htobe64((uint64_t)value);
+
+	array_add(array, (struct slice){ (const char *)&wire, sizeof(wire) });
+}
+
+static bool is_in_table(enum origin origin)
+{
+	return origin == ORIGIN_LOG || origin == ORIGIN_BACKLOG || origin == ORIGIN_PARKED;
+}
+
+/* The entity of an event, as it is called among those that are parked. */
+static struct slice entity_of(const struct event *ev)
+{
+	return ev->raw_entity.ptr ? ev->raw_entity : SLICE_LITERAL("");
+}
+
+static void add_done(struct round *r, const struct event *ev)
+{
+	enum origin origin;
+	int64_t number = flow_origin(ev->address, &origin);
+
+	if (is_in_table(origin) && r->env->outbox->wal.published == PUBLISHED_DELETE)
+		array_add(&r->ids, ev->id);
+	if (origin == ORIGIN_PARKED || origin == ORIGIN_PARKED_MESSAGE) {
+		array_add(&r->entities, entity_of(ev));
+		add_int8(&r->parked_numbers, number);
+		r->passed = one_more(r->passed, r->n_passed, &r->passed_room, sizeof(*r->passed));
+		r->passed[r->n_passed++] = parking_find(r->parking, entity_of(ev));
+		return;
+	}
+	if (origin == ORIGIN_BACKLOG)
+		add_int8(&r->backlog_numbers, number);
+	add_number(r, flow_number(r->flow, ev->part));
+}
+
+static void add_hold(struct round *r, const struct hold *h)
+{
+	enum origin origin;
+	struct parked *entity = parking_add(r->parking, entity_of(h->event));
+
+	flow_origin(h->event->address, &origin);
+	r->holds = one_more(r->holds, r->n_holds, &r->holds_room, sizeof(*r->holds));
+	r->holds[r->n_holds++] = (struct round_hold){
+		.entity = entity,
+		.from_table = origin == ORIGIN_PARKED || origin == ORIGIN_PARKED_MESSAGE,
+		.row_id = mem_printf("%.*s", (int)h->event->id.len, h->event->id.ptr),
+		.attempts = h->attempts,
+		.delay_ms = h->delay_ms,
+	};
+	if (origin != ORIGIN_PARKED && origin != ORIGIN_PARKED_MESSAGE)
+		flow_park_from(r->flow, flow_number(r->flow, h->event->part), h->event->raw_entity, entity);
+}
+
+static void collect(struct round *r, struct pool *p)
+{
+	array_begin(&r->ids, TYPE_TEXT);
+	array_begin(&r->entities, TYPE_TEXT);
+	array_begin(&r->parked_numbers, TYPE_INT8);
+	array_begin(&r->backlog_numbers, TYPE_INT8);
+	r->n_numbers = r->n_passed = 0;
+	forget_holds(r);
+	for (uint32_t i = 0; i < p->n_channels; i++) {
+		struct channel *c = &p->channels[i];
+
+		r->sent[i] = c->state == CHANNEL_ASKED && c->has_settle;
+		if (!r->sent[i])
+			continue;
+		c->state = CHANNEL_SENT;
+		for (uint32_t k = 0; k < c->exchange.n_done; k++)
+			add_done(r, c->exchange.done[k]);
+		for (uint32_t k = 0; k < c->exchange.n_holds; k++)
+			add_hold(r, &c->exchange.holds[k]);
+	}
+	r->n_to_park = r->flow->n_to_park;
+	r->n_refused = r->flow->n_refused;
+}
+
+/* --- sending ------------------------------------------------------------------------------------------------------ */
+
+static bool send_park_row(struct round *r, struct pool *p, uint64_t number, struct error *err)
+{
+	const PGresult *rows;
+	int row, n_fields = r->page.n_fields;
+	struct slice entity, address;
+	enum origin origin;
+	int64_t place;
+
+	flow_find(r->flow, number, &rows, &row);
+	array_begin(&r->fields, TYPE_BYTEA);
+	for (int i = 0; i < n_fields; i++)
+		array_add(&r->fields, field_raw(rows, row, i));
+	entity = field_raw(rows, row, FIELD_ENTITY);
+	if (!entity.ptr)
+		entity = SLICE_LITERAL("");
+	address = field_raw(rows, row, n_fields + 1);
+	place = flow_origin(address, &origin);
+	if (origin == ORIGIN_BACKLOG)
+		add_int8(&r->backlog_numbers, place);
+	return pipeline_send(&p->pipeline, ROUND_PARK,
+			     (const struct param[]){ slice_param(entity), slice_param(field_raw(rows, row, FIELD_ID)),
+						     array_param(&r->fields),
+						     text_param(origin == ORIGIN_MESSAGE ? "true" : "false") },
+			     4, false, err);
+}
+
+/* A message that makes no event has no fields but its content, and an entity of its own, which is never tried again. */
+static bool send_park_refused(struct round *r, struct pool *p, const struct flow_refused *m, struct error *err)
+{
+	_cleanup_(mem_freep) char *entity = mem_printf("message %s", m->lsn);
+	_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)NEVER_AGAIN_MS);
+
+	array_begin(&r->fields, TYPE_BYTEA);
+	for (int i = 0; i < r->page.n_fields; i++)
+		array_add(&r->fields, i == FIELD_PAYLOAD ? m->content : SLICE_NULL);
+	return pipeline_send(&p->pipeline, ROUND_PARK,
+			     (const struct param[]){ text_param(entity), text_param(m->lsn), array_param(&r->fields),
+						     text_param("true") },
+			     4, false, err) &&
+	       pipeline_send(&p->pipeline, SETTLE_HOLD,
+			     (const struct param[]){ text_param(entity), text_param(m->lsn), text_param("1"),
+						     text_param(error_kind_name(m->why.kind)), text_param(m->why.message),
+						     text_param(delay) },
+			     6, false, err);
+}
+
+static bool send_parking(struct round *r, struct pool *p, struct error *err)
+{
+	for (uint32_t i = 0; i < r->n_to_park; i++)
+		if (!send_park_row(r, p, r->flow->to_park[i], err))
+			return false;
+	for (uint32_t i = 0; i < r->n_refused; i++)
+		if (!send_park_refused(r, p, &r->flow->refused[i], err))
+			return false;
+	return true;
+}
+
+/* Refusals, and entities that are no longer held back: what every reader records in postrider.retry. */
+static bool send_holds(struct round *r, struct pool *p, struct error *err)
+{
+	for (uint32_t i = 0; i < p->n_channels; i++) {
+		struct channel *c = &p->channels[i];
+		struct exchange holds = { .holds = c->exchange.holds, .n_holds = c->exchange.n_holds };
+
+		if (r->sent[i] && !settle_send(&c->settle, &p->pipeline, &holds, NULL, err))
+			return false;
+	}
+	return true;
+}
+
+/* Rows that are to be deleted now, or parked and deleted later, must be visible by then. */
+static bool send_await(struct round *r, struct pool *p, struct error *err)
+{
+	uint32_t last = 0;
+
+	if (r->env->outbox->wal.published != PUBLISHED_DELETE)
+		return true;
+	array_begin(&r->xids, TYPE_INT8);
+	for (uint32_t i = 0; i < r->n_numbers + r->n_to_park; i++) {
+		uint32_t xid = tally_xid(&r->flow->tally,
+					 i < r->n_numbers ? r->numbers[i] : r->flow->to_park[i - r->n_numbers]);
+
+		if (xid != 0 && xid != last)
+			add_int8(&r->xids, xid);
+		last = xid;
+	}
+	return array_count(&r->xids) == 0 ||
+	       pipeline_send(&p->pipeline, ROUND_AWAIT, (const struct param[]){ array_param(&r->xids) }, 1, false, err);
+}
+
+static bool send_arrays(struct round *r, struct pool *p, struct error *err)
+{
+	const struct param ids = array_param(&r->ids), backlog = array_param(&r->backlog_numbers);
+	const struct param parked[] = { array_param(&r->entities), array_param(&r->parked_numbers) };
+
+	if (array_count(&r->ids) > 0 && !pipeline_send(&p->pipeline, ROUND_DELETE, &ids, 1, false, err))
+		return false;
+	if (array_count(&r->entities) > 0 && !pipeline_send(&p->pipeline, ROUND_DELETE_PARKED, parked, 2, false, err))
+		return false;
+	return array_count(&r->backlog_numbers) == 0 ||
+	       pipeline_send(&p->pipeline, ROUND_DELETE_BACKLOG, &backlog, 1, false, err);
+}
+
+static struct tally_place place_after(struct round *r)
+{
+	uint32_t before = r->n_numbers;
+	struct tally_place place;
+
+	for (uint32_t i = 0; i < r->n_to_park; i++)
+		add_number(r, r->flow->to_park[i]);
+	for (uint32_t i = 0; i < r->n_refused; i++)
+		add_number(r, r->flow->refused[i].number);
+	place = tally_preview(&r->flow->tally, r->numbers, r->n_numbers, &r->behind);
+	r->n_numbers = before;
+	return place;
+}
+
+static bool send_place(struct round *r, struct pool *p, struct error *err)
+{
+	char confirmed[WAL_LSN_TEXT], transaction[WAL_LSN_TEXT], rows[24];
+	const struct param behind = { r->behind.data ? r->behind.data : "", r->behind.len, true };
+
+	wal_lsn_write(confirmed, r->place.confirmed_lsn);
+	wal_lsn_write(transaction, r->place.transaction_lsn);
+	snprintf(rows, sizeof(rows), "%llu", (unsigned long long)r->place.transaction_rows);
+	return pipeline_send(&p->pipeline, ROUND_REMEMBER,
+			     (const struct param[]){ text_param(confirmed),
+						     text_param(r->place.transaction_lsn > 0 ? transaction : NULL),
+						     text_param(rows),
+						     behind,
+						     text_param(r->env->outbox->wal.messages ? "true" : "false") },
+			     5, false, err);
+}
+
+static bool is_beat_due(const struct round *r, int64_t now_ms)
+{
+	return now_ms - r->heartbeat_ms >= r->env->outbox->wal.heartbeat_ms;
+}
+
+/* The slot may forget only what is surely settled, so now and then a place has to be on the disk: soon when something was
+ * settled, and with each heartbeat. Not more often: writing it down is something in the log, too. */
+static bool is_durable_due(const struct round *r, int64_t now_ms)
+{
+	return !r->backlog && ((r->dirty && now_ms - r->durable_ms >= DURABLE_MS) || is_beat_due(r, now_ms));
+}
+
+static bool send_settle(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
+{
+	r->durable = is_durable_due(r, now_ms);
+	r->settles = r->n_numbers + r->n_to_park + r->n_refused + r->n_passed + r->n_holds > 0 || r->durable;
+	r->settled = true;
+	r->settling = r->settles;
+	if (!r->settles)
+		return true;
+	r->place = place_after(r);
+	if (r->durable && !pipeline_send(&p->pipeline, ROUND_DURABLE, NULL, 0, false, err))
+		return false;
+	return send_await(r, p, err) && send_parking(r, p, err) && send_holds(r, p, err) && send_arrays(r, p, err) &&
+	       (r->backlog || send_place(r, p, err)) && pipeline_sync(&p->pipeline, err);
+}
+
+static bool send_read_parked(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
+{
+	_cleanup_(mem_freep) char *each = mem_printf("%lld", (long long)r->env->outbox->entity_max_rows);
+
+	r->n_fetching = parking_due(r->parking, now_ms, r->fetching, ROUND_FETCH_MAX);
+	if (r->n_fetching == 0)
+		return true;
+	array_begin(&r->due, TYPE_TEXT);
+	for (uint32_t i = 0; i < r->n_fetching; i++)
+		array_add(&r->due, r->fetching[i]->entity);
+	return pipeline_send(&p->pipeline, ROUND_READ_PARKED,
+			     (const struct param[]){ array_param(&r->due), text_param(each) }, 2, true, err);
+}
+
+/* Rows from before the slot are over when all of them are settled: then what is left of the list is of rows that somebody
+ * deleted, and the log may follow. */
+static bool send_read_backlog(struct round *r, struct pool *p, struct error *err)
+{
+	_cleanup_(mem_freep) char *after = mem_printf("%lld", (long long)r->backlog_after);
+	_cleanup_(mem_freep) char *rows = mem_printf("%lld", (long long)r->env->outbox->batch_max);
+
+	r->reading_backlog = r->backlog && !r->backlog_read && !flow_is_full(r->flow);
+	if (r->reading_backlog)
+		return pipeline_send(&p->pipeline, ROUND_READ_BACKLOG,
+				     (const struct param[]){ text_param(after), text_param(rows) }, 2, false, err);
+	if (r->backlog && r->backlog_read && r->flow->n_pages == 0)
+		return pipeline_send(&p->pipeline, ROUND_END_BACKLOG, NULL, 0, false, err);
+	return true;
+}
+
+static bool send_heartbeat(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
+{
+	if (!is_beat_due(r, now_ms))
+		return true;
+	r->heartbeat_ms = now_ms;
+	return pipeline_send(&p->pipeline, ROUND_HEARTBEAT, NULL, 0, false, err) &&
+	       pipeline_send(&p->pipeline, ROUND_RETAINED, (const struct param[]){ text_param(r->slot) }, 1, false, err);
+}
+
+static bool wants_backlog(const struct round *r)
+{
+	return r->backlog && (r->backlog_read ? r->flow->n_pages == 0 : !flow_is_full(r->flow));
+}
+
+static bool has_settle(const struct pool *p)
+{
+	for (uint32_t i = 0; i < p->n_channels; i++)
+		if (p->channels[i].state == CHANNEL_ASKED && p->channels[i].has_settle)
+			return true;
+	return false;
+}
+
+int64_t round_due_ms(const struct round *r, const struct pool *p, bool may_read)
+{
+	/* Even with nothing to do now and then: it shows the server that we are not frozen. */
+	int64_t due = r->sent_ms + r->env->database->idle_session_timeout_ms / 3;
+
+	if (r->under_way)
+		return CLOCK_NEVER;
+	if (r->flow->n_to_park + r->flow->n_refused > 0 || (may_read && wants_backlog(r)))
+		return 0;
+	due = MIN(due, r->heartbeat_ms + r->env->outbox->wal.heartbeat_ms);
+	/* Settles wait a moment for each other: nobody waits for them. */
+	if (has_settle(p))
+		due = MIN(due, r->sent_ms + PACE_MS);
+	if (r->dirty && !r->backlog)
+		due = MIN(due, r->durable_ms + DURABLE_MS);
+	return may_read ? MIN(due, parking_next_ms(r->parking)) : due;
+}
+
+
+bool round_begin(struct round *r, struct pool *p, bool may_read, int64_t now_ms, struct error *err)
+{
+	if (now_ms < round_due_ms(r, p, may_read))
+		return true;
+	r->under_way = true;
+	r->sent_ms = now_ms;
+	p->round++;
+	collect(r, p);
+	return send_settle(r, p, now_ms, err) &&
+	       (!may_read || (send_read_parked(r, p, now_ms, err) && send_read_backlog(r, p, err))) &&
+	       send_heartbeat(r, p, now_ms, err) && pipeline_sync(&p->pipeline, err) && pipeline_flush(&p->pipeline, err);
+}
+
+/* --- receiving ------------------------------------------------------------------------------------------------------ */
+
+static void note_failure(struct round *r, struct pool *p, int statement, const PGresult *res)
+{
+	if (PQresultStatus(res) != PGRES_FATAL_ERROR || !r->settled)
+		return;
+	pg_error(p->pipeline.conn, res, p->pipeline.statements[statement].doing, &r->settle_error);
+	r->settled = false;
+}
+
+/* The events of parked entities, and entities of which there are none left. */
+static void deal_parked(struct round *r, struct pool *p, const PGresult *res)
+{
+	struct retry retries[ROUND_FETCH_MAX];
+	uint32_t n_retries = 0;
+	int n_fields = r->page.n_fields;
+
+	for (int row = 0; row < PQntuples(res); row++) {
+		struct parked *e = parking_find(r->parking, field_raw(res, row, n_fields));
+
+		for (int i = 0; i < n_fields; i++)
+			r->scratch[i] = field_raw(res, row, i);
+		wal_page_add_fields(&r->page, r->scratch, NO_PART, field_raw(res, row, n_fields + 1));
+		if (e->in_flight++ == 0 && e->row_id.ptr)
+			retries[n_retries++] = (struct retry){ e->entity, e->row_id, e->attempts };
+	}
+	if (r->page.n_rows > 0)
+		shared_rows_release(pool_deal(p, wal_page_take(&r->page), NULL, false, retries, n_retries));
+	for (uint32_t i = 0; i < r->n_fetching; i++) {
+		r->fetching[i]->fetching = false;
+		if (r->fetching[i]->in_flight > 0)
+			continue;
+		if (r->fetching[i]->leaving_log > 0)
+			r->fetching[i]->due_ms = 0;
+		else
+			parking_remove(r->parking, r->fetching[i]);
+	}
+	r->n_fetching = 0;
+}
+
+static bool take_backlog(struct round *r, struct pool *p, const PGresult *res, struct error *err)
+{
+	int n = PQntuples(res);
+
+	r->reading_backlog = false;
+	r->backlog_read = n == 0;
+	if (n == 0)
+		return true;
+	r->backlog_after = atoll(PQgetvalue(res, n - 1, r->page.n_fields));
+	if (!flow_take_backlog(r->flow, res, err))
+		return false;
+	flow_deal(r->flow, p, r->parking);
+	return true;
+}
+
+static void take_retained(struct round *r, const PGresult *res)
+{
+	r->retained_bytes = PQntuples(res) > 0 ? atoll(PQgetvalue(res, 0, 0)) : -1;
+	snprintf(r->wal_status, sizeof(r->wal_status), "%s", PQntuples(res) > 0 ? PQgetvalue(res, 0, 1) : "gone");
+	r->n_looks++;
+	r->unpublished = PQntuples(res) > 0 && PQgetvalue(res, 0, 2)[0] != 't';
+}
+
+static bool take_result(struct round *r, struct pool *p, int statement, PGresult *res, struct error *err)
+{
+	if (r->settling) {
+		if (statement == PIPELINE_SYNC)
+			r->settling = false;
+		else
+			note_failure(r, p, statement, res);
+		return true;
+	}
+	if (!pipeline_worked(&p->pipeline, statement, res, err))
+		return false;
+	switch (statement) {
+	case ROUND_READ_PARKED:
+		deal_parked(r, p, res);
+		break;
+	case ROUND_READ_BACKLOG:
+		return take_backlog(r, p, res, err);
+	case ROUND_END_BACKLOG:
+		flow_end_backlog(r->flow);
+		r->backlog = false;
+		break;
+	case ROUND_RETAINED:
+		take_retained(r, res);
+		break;
+	}
+	return true;
+}
+
+/* What the settling transaction did is so. */
+static void conclude(struct round *r, int64_t now_ms)
+{
+	for (uint32_t i = 0; i < r->n_passed; i++)
+		if (--r->passed[i]->in_flight == 0)
+			parking_set_refused(r->passed[i], SLICE_NULL, 0, now_ms);
+	for (uint32_t i = 0; i < r->n_holds; i++) {
+		struct round_hold *h = &r->holds[i];
+
+		if (h->from_table)
+			h->entity->in_flight = 0;
+		parking_set_refused(h->entity, slice_of(h->row_id), h->attempts, now_ms + h->delay_ms);
+	}
+	for (uint32_t i = 0; i < r->n_to_park; i++) {
+		const PGresult *rows;
+		int row;
+
+		flow_find(r->flow, r->flow->to_park[i], &rows, &row);
+		parking_find(r->parking, field_raw(rows, row, FIELD_ENTITY))->leaving_log--;
+	}
+	flow_settled(r->flow, r->numbers, r->n_numbers);
+	flow_parked(r->flow, r->n_to_park);
+	flow_refused_settled(r->flow, r->n_refused);
+	r->dirty = !r->durable;
+	if (r->durable) {
+		r->durable_lsn = r->place.confirmed_lsn;
+		r->durable_ms = r->sent_ms;
+	}
+}
+
+static void finish(struct round *r, struct pool *p)
+{
+	r->under_way = false;
+	if (r->settles && r->settled)
+		conclude(r, clock_ms());
+	p->sent_ms = r->sent_ms;
+	for (uint32_t i = 0; i < p->n_channels; i++) {
+		struct channel *c = &p->channels[i];
+
+		if (!r->sent[i] || c->state != CHANNEL_SENT)
+			continue;
+		c->answer = (struct answer){ .settled = r->settled, .settle_error = r->settle_error };
+		if (r->settled)
+			channel_note_settled(c, p->round);
+		pool_answer_one(p, c, false);
+	}
+	pool_ring(p);
+}
+
+bool round_receive(struct round *r, struct pool *p, struct error *err)
+{
+	bool ok = pipeline_read(&p->pipeline, err);
+
+	while (ok && r->under_way) {
+		_cleanup_(pg_result_clearp) PGresult *res = NULL;
+		int statement;
+
+		ok = pipeline_next(&p->pipeline, &statement, &res, err);
+		if (!ok || !res)
+			break;
+		pthread_mutex_lock(&p->lock);
+		ok = take_result(r, p, statement, res, err);
+		if (ok && !pipeline_busy(&p->pipeline))
+			finish(r, p);
+		pthread_mutex_unlock(&p->lock);
+	}
+	return ok;
+}
