@@ -45,7 +45,8 @@ def test_an_idle_database_without_nodes(database, config):
     assert status_json(config) == {
         "schema": {"version": version, "known": version}, "nodes": [],
         "outboxes": [{"name": "orders", "table": "public.outbox", "reader": "advisory", "pending": 0,
-                      "pending_exact": True, "oldest_ms": None, "held": 0, "next_try_at": None, "error": None}]}
+                      "pending_exact": True, "oldest_ms": None, "held": 0, "next_try_at": None, "error": None}],
+        "slots": []}
     shown = text(config)
     assert f"version {version}" in shown and "no relay runs" in shown
     assert re.search(r"orders +public.outbox +advisory +0 +- +0 +-", shown), shown
@@ -163,7 +164,8 @@ def test_the_shards_of_each_worker_are_shown(database, config, tmp_path, start_r
     assert postrider("init", "-c", write_config(tmp_path / "shards.yaml", content)).returncode == 0
     relays = [start_relay(content | {"node": name}) for name in ("alpha", "beta")]
     wait_until(lambda: owned(config, "shards") == {"alpha": [4, 4], "beta": [4, 4]}, 20, "a fair share for each")
-    assert len(re.findall(r"^ +\d+ +orders +[01] +up +0 +4 +0 ", text(config), re.M)) == 4, text(config)
+    # A node's own word of its workers comes with its next heartbeat.
+    wait_until(lambda: len(re.findall(r"^ +\d+ +orders +[01] +up +0 +4 +0 ", text(config), re.M)) == 4, 5, "4 such workers")
     assert [relay.stop() for relay in relays] == [0, 0]
 
 

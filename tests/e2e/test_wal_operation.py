@@ -482,11 +482,13 @@ def test_more_log_than_the_budget_makes_all_nodes_poll_where_that_is_wanted(tail
     tailed.wait_until_empty()
     assert len([relay for relay in relays if relay.events("wal.fell_back")]) == 1
     assert [relay.stop() for relay in relays] == [0, 0]
-    tailed.write_backlog(2)
+    with tailed.connect() as connection:
+        write_burst(connection, "order-1", 20)
     relay = start_relay(content)
     tailed.wait_until_empty()
     assert relay.stop() == 0 and slot(tailed, "slot_name") is None
-    tailed.write_backlog(2)
+    with tailed.connect() as connection:
+        write_burst(connection, "order-1", 20)
     relay = begin_anew(tailed, content, init, start_relay)
     assert slot(tailed, "active") and relay.stop() == 0
     expect_exactly_once(tailed.ledger(), tailed.event_store())
