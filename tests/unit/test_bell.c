@@ -155,6 +155,25 @@ static void ringing_for_all_wakes_every_sleeper_and_nobody_else(void **state _un
 	tower_close(&t);
 }
 
+static void ringing_for_one_worker_wakes_that_one(void **state _unused_)
+{
+	struct tower t;
+
+	tower_open(&t, 3, false);
+	for (uint32_t i = 0; i < t.n; i++)
+		sleep_after_look(&t, i, 0);
+	bell_ring_worker(&t.bell, 2);
+	assert_false(was_woken(&t, 0));
+	assert_false(was_woken(&t, 1));
+	assert_true(was_woken(&t, 2));
+	/* It rang before it lay down: then it looks first. */
+	bell_awake(&t.bell, 2);
+	look(&t, 2, 0, 0);
+	bell_ring_worker(&t.bell, 2);
+	assert_false(lie_down(&t, 2, 0));
+	tower_close(&t);
+}
+
 static void nobody_sleeps_when_it_rang_since_the_claim(void **state _unused_)
 {
 	struct tower t;
@@ -553,6 +572,7 @@ int main(void)
 		cmocka_unit_test(a_ring_wakes_one_sleeper),
 		cmocka_unit_test(rings_go_round_among_the_sleepers),
 		cmocka_unit_test(ringing_for_all_wakes_every_sleeper_and_nobody_else),
+		cmocka_unit_test(ringing_for_one_worker_wakes_that_one),
 		cmocka_unit_test(nobody_sleeps_when_it_rang_since_the_claim),
 		cmocka_unit_test(a_worker_that_is_up_is_not_woken),
 		cmocka_unit_test(the_first_sleeper_watches_the_clock_and_the_others_stand_in),
