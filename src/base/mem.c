@@ -35,6 +35,14 @@ void *mem_resize(void *old, size_t size)
 	return must(realloc(old, size ? size : 1));
 }
 
+void *mem_one_more(void *list, uint32_t n, uint32_t *room, size_t element_size)
+{
+	if (n < *room)
+		return list;
+	*room = *room > 0 ? 2 * *room : 16;
+	return mem_resize(list, *room * element_size);
+}
+
 char *mem_strdup(const char *s)
 {
 	return s ? must(strdup(s)) : NULL;

@@ -4,11 +4,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/macros.h"
 
 void *mem_alloc(size_t size);                   /* zeroed */
 void *mem_resize(void *old, size_t size);
+/* A list of so many elements, with room for one more: larger than before if need be. */
+void *mem_one_more(void *list, uint32_t n, uint32_t *room, size_t element_size);
 char *mem_strdup(const char *s);                /* NULL stays NULL */
 char *mem_strndup(const char *s, size_t len);
 char *mem_printf(const char *fmt, ...) _printf_(1, 2);

@@ -1,6 +1,7 @@
 #include "pg/array.h"
 
 #include <arpa/inet.h>
+#include <endian.h>
 #include <string.h>
 
 /* As array_recv reads it: five words, then for each element its length and bytes. */
@@ -48,6 +49,20 @@ void array_add(struct buf *b, struct slice element)
 void array_add_text(void *array, struct slice text)
 {
 	array_add(array, text);
+}
+
+void array_add_int4(struct buf *b, int32_t value)
+{
+	uint32_t wire = htonl((uint32_t)value);
+
+	array_add(b, (struct slice){ (const char *)&wire, sizeof(wire) });
+}
+
+void array_add_int8(struct buf *b, int64_t value)
+{
+	uint64_t wire = htobe64((uint64_t)value);
+
+	array_add(b, (struct slice){ (const char *)&wire, sizeof(wire) });
 }
 
 uint32_t array_count(const struct buf *b)

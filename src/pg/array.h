@@ -25,6 +25,8 @@ enum {
 void array_begin(struct buf *b, uint32_t element_type);
 void array_add(struct buf *b, struct slice element);
 void array_add_text(void *array, struct slice text);      /* the same, to be called for each of something */
+void array_add_int4(struct buf *b, int32_t value);
+void array_add_int8(struct buf *b, int64_t value);
 uint32_t array_count(const struct buf *b);
 
 #endif

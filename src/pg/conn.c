@@ -157,12 +157,6 @@ static bool finish_connecting(PGconn *conn, int interrupt_fd, int64_t deadline_m
 	" AS s(name, setting)"                                                                                  \
 	" WHERE $3::pg_catalog.bool OR pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) $4::pg_catalog.int4"
 
-struct pg_setting {
-	const char *name;
-	const char *value;
-	int since;              /* server version that knows it */
-};
-
 static bool apply(PGconn *conn, const struct database_config *db, const struct pg_setting *settings, size_t n,
 		  struct error *err)
 {
@@ -206,11 +200,7 @@ static bool apply_common_settings(PGconn *conn, const struct database_config *db
 	const struct pg_setting settings[] = {
 		{ "statement_timeout", milliseconds(&statement, db->statement_timeout_ms), 0 },
 		{ "lock_timeout", milliseconds(&lock, db->lock_timeout_ms), 0 },
-		{ "TimeZone", "UTC", 0 },
-		{ "DateStyle", "ISO, YMD", 0 },
-		{ "IntervalStyle", "postgres", 0 },
-		{ "bytea_output", "hex", 0 },
-		{ "extra_float_digits", "1", 0 },
+		PG_VALUE_SETTINGS(PG_SETTING)
 		/* Types are known by their names as the server writes them. */
 		{ "quote_all_identifiers", "off", 0 },
 		/* Names are qualified everywhere; nobody slips a function of his own under them. */

@@ -9,6 +9,21 @@
 #include "base/error.h"
 #include "config/config.h"
 
+/* How the server prints values, the same in every session of ours, whatever a role's defaults are: X(name, value). */
+#define PG_VALUE_SETTINGS(X)                                                                                    \
+	X("TimeZone", "UTC")                                                                                    \
+	X("DateStyle", "ISO, YMD")                                                                              \
+	X("IntervalStyle", "postgres")                                                                          \
+	X("bytea_output", "hex")                                                                                \
+	X("extra_float_digits", "1")
+
+struct pg_setting {
+	const char *name;
+	const char *value;
+	int since;                      /* server version that knows it */
+};
+#define PG_SETTING(name, value) { name, value, 0 },
+
 /* `purpose` is seen in pg_stat_activity: "postrider <purpose>". `interrupt_fd` (or -1) becoming readable ends the
  * attempt early, with ERROR_LOST. On failure the kind tells a server that is away (transport) from a refusal (auth) and
  * a setting that is wrong (config). */

@@ -1,6 +1,5 @@
 #include "pg/pgoutput.h"
 
-#include <endian.h>
 #include <string.h>
 
 /* Reads from the front. The first thing that is wrong stays, with its place, and whatever is read after that is zero or
@@ -33,41 +32,35 @@ static struct slice get_bytes(struct cursor *c, size_t len)
 	return s;
 }
 
+/* In network order. */
+static uint64_t get_number(struct cursor *c, size_t bytes)
+{
+	struct slice s = get_bytes(c, bytes);
+	uint64_t value = 0;
+
+	for (size_t i = 0; i < s.len; i++)
+		value = value << 8 | (uint8_t)s.ptr[i];
+	return value;
+}
+
 static uint8_t get_u8(struct cursor *c)
 {
-	struct slice s = get_bytes(c, 1);
-
-	return s.ptr ? (uint8_t)*s.ptr : 0;
+	return (uint8_t)get_number(c, sizeof(uint8_t));
 }
 
 static uint16_t get_u16(struct cursor *c)
 {
-	struct slice s = get_bytes(c, sizeof(uint16_t));
-	uint16_t value = 0;
-
-	if (s.ptr)
-		memcpy(&value, s.ptr, sizeof(value));
-	return be16toh(value);
+	return (uint16_t)get_number(c, sizeof(uint16_t));
 }
 
 static uint32_t get_u32(struct cursor *c)
 {
-	struct slice s = get_bytes(c, sizeof(uint32_t));
-	uint32_t value = 0;
-
-	if (s.ptr)
-		memcpy(&value, s.ptr, sizeof(value));
-	return be32toh(value);
+	return (uint32_t)get_number(c, sizeof(uint32_t));
 }
 
 static uint64_t get_u64(struct cursor *c)
 {
-	struct slice s = get_bytes(c, sizeof(uint64_t));
-	uint64_t value = 0;
-
-	if (s.ptr)
-		memcpy(&value, s.ptr, sizeof(value));
-	return be64toh(value);
+	return get_number(c, sizeof(uint64_t));
 }
 
 /* Without the zero byte at its end, which must be there. */

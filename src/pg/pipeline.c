@@ -66,10 +66,7 @@ static void expect(struct pipeline *p, int what)
 	/* All that was expected has come: begin again at the front. */
 	if (p->at == p->n_expected)
 		p->at = p->n_expected = 0;
-	if (p->n_expected == p->room) {
-		p->room = p->room ? 2 * p->room : 32;
-		p->expected = mem_resize(p->expected, p->room * sizeof(*p->expected));
-	}
+	p->expected = mem_one_more(p->expected, p->n_expected, &p->room, sizeof(*p->expected));
 	p->expected[p->n_expected++] = what;
 }
 

@@ -48,16 +48,8 @@ static bool explain_refusal(struct error *err)
 /* How pgoutput prints values depends on the session, and must not depend on who runs it, nor on his environment. Set
  * here and not in the options of the connection, because libpq sends PGTZ and PGDATESTYLE after those. And nothing of
  * the role's defaults may end a stream, which can be one transaction for hours. */
-static const struct setting {
-	const char *name;
-	const char *value;
-	int since;              /* server version that knows it */
-} settings[] = {
-	{ "TimeZone", "UTC", 0 },
-	{ "DateStyle", "ISO, YMD", 0 },
-	{ "IntervalStyle", "postgres", 0 },
-	{ "bytea_output", "hex", 0 },
-	{ "extra_float_digits", "1", 0 },
+static const struct pg_setting settings[] = {
+	PG_VALUE_SETTINGS(PG_SETTING)
 	{ "search_path", "pg_catalog", 0 },
 	{ "statement_timeout", "0", 0 },
 	{ "lock_timeout", "0", 0 },

@@ -64,6 +64,12 @@ static inline const struct column_config *table_mapped_column(const struct table
 	return (const void *)((const char *)c + m->offset);
 }
 
+/* The column of a field, also of one that only templates name. */
+static inline const struct table_column *table_column_of(const struct table *t, size_t field)
+{
+	return field < FIELD_EXTRA ? &t->columns[field] : &t->extra[field - FIELD_EXTRA];
+}
+
 /* For who makes a struct table of his own: the columns of a relation as the catalogue has them, one of them by name (false:
  * there is none), and its expression at the end of a select list. */
 bool table_read_columns(PGconn *conn, uint32_t oid, PGresult **ret, struct error *err);

@@ -29,7 +29,6 @@
  *                      nobody does.
  *
  * Claims outlive their connection. The window does not, so the first exchange of the next connection gives them back. */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,13 +138,6 @@ static bool may_claim(const struct reader *r)
 
 /* --- sending -------------------------------------------------------------------------------------------------- */
 
-static void add_number(struct buf *array, uint64_t value)
-{
-	uint64_t bytes = htobe64(value);
-
-	array_add(array, (struct slice){ (const char *)&bytes, sizeof(bytes) });
-}
-
 /* Each lane that is settled, in part or as a whole, has its first row here. */
 static bool begins_lane(const struct event *ev)
 {
@@ -156,11 +148,11 @@ static void collect_event(struct reader *r, const struct event *ev)
 {
 	if (begins_lane(ev)) {
 		array_add(&r->fenced, ev->entity);
-		add_number(&r->fenced_tokens, ev->batch->claim);
+		array_add_int8(&r->fenced_tokens, (int64_t)ev->batch->claim);
 	}
 	if (window_ends_lane(ev)) {
 		array_add(&r->ended, ev->entity);
-		add_number(&r->ended_tokens, ev->batch->claim);
+		array_add_int8(&r->ended_tokens, (int64_t)ev->batch->claim);
 	}
 }
 

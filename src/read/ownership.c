@@ -1,7 +1,5 @@
 #include "read/ownership.h"
 
-#include <arpa/inet.h>
-#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,13 +102,10 @@ static void collect(struct ownership *o, bool (*which)(const struct shard *))
 	array_begin(&o->numbers, TYPE_INT4);
 	array_begin(&o->epochs, TYPE_INT8);
 	for (uint32_t i = 0; i < o->n_shards; i++) {
-		uint32_t number = htonl(i);
-		uint64_t epoch = htobe64((uint64_t)o->shards[i].epoch);
-
 		if (!which(&o->shards[i]))
 			continue;
-		array_add(&o->numbers, (struct slice){ (const char *)&number, sizeof(number) });
-		array_add(&o->epochs, (struct slice){ (const char *)&epoch, sizeof(epoch) });
+		array_add_int4(&o->numbers, (int32_t)i);
+		array_add_int8(&o->epochs, o->shards[i].epoch);
 	}
 }
 

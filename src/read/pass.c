@@ -1,6 +1,5 @@
 #include "read/pass.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,11 +152,10 @@ static uint32_t collect_parts(struct pass *p)
 	array_begin(&p->places, p->place_type ? p->place_type : TYPE_TEXT);
 	for (uint32_t i = 0; i < p->n_parts; i++) {
 		const struct pass_part *part = &p->parts[i];
-		int32_t number = (int32_t)htonl((uint32_t)part->number);
 
 		if (part->finished || !part->active)
 			continue;
-		array_add(&p->numbers, (struct slice){ (const char *)&number, sizeof(number) });
+		array_add_int4(&p->numbers, part->number);
 		array_add(&p->places, part->has_place ? (struct slice){ part->place.data, part->place.len } : SLICE_NULL);
 	}
 	return array_count(&p->numbers);

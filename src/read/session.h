@@ -2,12 +2,14 @@
 #ifndef POSTRIDER_READ_SESSION_H
 #define POSTRIDER_READ_SESSION_H
 
+#include "pg/conn.h"
 #include "pg/pipeline.h"
 #include "read/reader.h"
 
 /* Behind a pooler that shares server connections (then statements are not prepared) a session's settings would reach other
  * clients of the pool, so nothing is set there but inside a transaction: this row of the reader's table of statements is the
  * first in each. The last setting is what the transaction has already, or else this fails: by then it cannot be changed. */
+#define SESSION_VALUE_SETTING(name, value) " pg_catalog.set_config('" name "', '" value "', true),"
 #define SESSION_SETTINGS                                                                                        \
 	{ "postrider_settings", "set up the transaction",                                                       \
 	  "SELECT pg_catalog.set_config('search_path', 'pg_catalog', true),"                                    \
@@ -15,9 +17,7 @@
 	  " pg_catalog.set_config('lock_timeout', $2::pg_catalog.text, true),"                                  \
 	  " pg_catalog.set_config('idle_in_transaction_session_timeout', $3::pg_catalog.text, true),"           \
 	  " pg_catalog.set_config('synchronous_commit', 'off', true),"                                          \
-	  " pg_catalog.set_config('TimeZone', 'UTC', true), pg_catalog.set_config('DateStyle', 'ISO, YMD', true)," \
-	  " pg_catalog.set_config('IntervalStyle', 'postgres', true), pg_catalog.set_config('bytea_output', 'hex', true)," \
-	  " pg_catalog.set_config('extra_float_digits', '1', true),"                                            \
+	  PG_VALUE_SETTINGS(SESSION_VALUE_SETTING)                                                              \
 	  " pg_catalog.set_config('enable_seqscan', 'off', true),"                                              \
 	  " pg_catalog.set_config('enable_bitmapscan', 'off', true),"                                           \
 	  " pg_catalog.set_config('max_parallel_workers_per_gather', '0', true),"                               \

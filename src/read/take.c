@@ -80,10 +80,7 @@ static void note_retries(struct take *t, const PGresult *res, struct answer *ans
 	for (int row = 0; row < PQntuples(res); row++) {
 		if (PQgetisnull(res, row, held))
 			continue;
-		if (answer->n_retries == t->retries_room) {
-			t->retries_room = t->retries_room ? 2 * t->retries_room : 16;
-			t->retries = mem_resize(t->retries, t->retries_room * sizeof(*t->retries));
-		}
+		t->retries = mem_one_more(t->retries, answer->n_retries, &t->retries_room, sizeof(*t->retries));
 		t->retries[answer->n_retries++] = (struct retry){
 			.entity = field_raw(res, row, held),
 			.row_id = field_raw(res, row, held),

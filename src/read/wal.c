@@ -22,9 +22,10 @@
 #include "read/wal_slot.h"
 #include "read/wal_state.h"
 
-enum { CONFIRM_MS = 1000, SLOT_BUSY_MS = 200, IDLE_MS = 1000, OVER_BUDGET_LOG_MS = 60 * 1000, STREAM_MS = 1, STREAM_ROWS = 64, GATHER_MS = 5 };
+enum { CONFIRM_MS = 1000, SLOT_BUSY_MS = 200, IDLE_MS = 1000, OVER_BUDGET_LOG_MS = 60 * 1000 };
+enum { STREAM_MS = 1, STREAM_ROWS = 64, GATHER_MS = 5 };        /* see page_due_ms */
 
-enum { ST_LEAD = ROUND_END, ST_IS_POLLED, ST_FORGET_BACKLOG, ST_FORGET_PARKED, ST_POLL, ST_DROP_SLOT, ST_COUNT };
+enum { ST_LEAD = ROUND_END, ST_IS_POLLED, ST_FORGET_PARKED, ST_POLL, ST_DROP_SLOT, ST_COUNT };
 
 static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
@@ -32,8 +33,6 @@ static const struct statement statements[ST_COUNT] = {
 	[ST_LEAD] = POOL_LEAD("wal"),
 	[ST_IS_POLLED] = { "postrider_is_polled", "look up the replication slot",
 		"SELECT w.polling_since IS NOT NULL FROM postrider.wal w WHERE w.outbox = {outbox}" },
-	[ST_FORGET_BACKLOG] = { "postrider_forget_backlog", "forget the list of rows from before the slot",
-		"DELETE FROM postrider.wal_backlog b WHERE b.outbox = {outbox}" },
 	[ST_FORGET_PARKED] = { "postrider_forget_parked", "forget copies of parked rows",
 		"DELETE FROM postrider.parked p WHERE p.outbox = {outbox} AND NOT p.is_message" },
 	[ST_POLL] = { "postrider_poll", "remember that the table is polled",
@@ -100,7 +99,7 @@ static bool drop_slot(struct wal *w, struct error *err)
 
 	replication_close(&w->stream);
 	return pipeline_run(&p->pipeline, ST_POLL, NULL, 0, timeout_ms, &said, err) &&
-	       pipeline_run(&p->pipeline, ST_FORGET_BACKLOG, NULL, 0, timeout_ms, &listed, err) &&
+	       pipeline_run(&p->pipeline, ROUND_END_BACKLOG, NULL, 0, timeout_ms, &listed, err) &&
 	       pipeline_run(&p->pipeline, ST_FORGET_PARKED, NULL, 0, timeout_ms, &parked, err) &&
 	       pipeline_run(&p->pipeline, ST_DROP_SLOT, slot, 1, timeout_ms, &dropped, err);
 }
@@ -174,11 +173,6 @@ static bool wait_for_slot(struct wal *w, struct wal_place *ret, struct error *er
 	return true;
 }
 
-static bool is_binary(const struct table *t)
-{
-	return strcmp(t->columns[FIELD_PAYLOAD].type, "bytea") == 0;
-}
-
 static bool begin(struct wal *w, struct error *err)
 {
 	struct pool *p = &w->pool;
@@ -198,10 +192,9 @@ static bool begin(struct wal *w, struct error *err)
 	w->streaming = w->gathered = false;
 	w->retained_before = -1;
 	w->n_looks = 0;
-	flow_init(&w->flow, &p->env, is_binary(p->env.table), &from);
+	flow_init(&w->flow, &p->env, &from);
 	parking_init(&w->parking);
-	round_init(&w->round, &p->env, w->slot, &w->flow, &w->parking, is_binary(p->env.table), at.confirmed_lsn,
-		   at.has_backlog);
+	round_init(&w->round, &p->env, w->slot, &w->flow, &w->parking, at.confirmed_lsn, at.has_backlog);
 	if (at.has_backlog)
 		flow_begin_backlog(&w->flow);
 	w->round.sent_ms = clock_ms();
@@ -231,9 +224,15 @@ static bool all_are_there(const struct pool *p)
 	return true;
 }
 
-static bool wants_log(const struct wal *w, bool there)
+/* With the lock held. */
+static bool may_read(const struct wal *w)
 {
-	return w->streaming && w->gathered && there && !flow_is_full(&w->flow);
+	return w->gathered && all_are_there(&w->pool);
+}
+
+static bool wants_log(const struct wal *w, bool may)
+{
+	return w->streaming && may && !flow_is_full(&w->flow);
 }
 
 static bool confirm(struct wal *w, int64_t now_ms, struct error *err)
@@ -243,11 +242,11 @@ static bool confirm(struct wal *w, int64_t now_ms, struct error *err)
 }
 
 /* Takes frames until there are no more, or enough. *ret_reply: the server wants to hear from us. */
-static bool take_frames(struct wal *w, bool there, bool *ret_reply, struct error *err)
+static bool take_frames(struct wal *w, bool may, bool *ret_reply, struct error *err)
 {
 	bool fresh = false;             /* nothing was taken since the last look at the socket */
 
-	while (wants_log(w, there)) {
+	while (wants_log(w, may)) {
 		struct wal_frame frame;
 		bool any;
 
@@ -303,12 +302,12 @@ static void deal_page(struct wal *w, int64_t now_ms)
 static bool take_log(struct wal *w, int64_t now_ms, struct error *err)
 {
 	struct pool *p = &w->pool;
-	bool reply = false, there;
+	bool reply = false, may;
 
 	pthread_mutex_lock(&p->lock);
-	there = all_are_there(p);
+	may = may_read(w);
 	pthread_mutex_unlock(&p->lock);
-	if (!take_frames(w, there, &reply, err))
+	if (!take_frames(w, may, &reply, err))
 		return false;
 	pthread_mutex_lock(&p->lock);
 	deal_page(w, now_ms);
@@ -409,7 +408,7 @@ static bool trip(struct wal *w, int64_t now_ms, struct error *err)
 	pthread_mutex_lock(&p->lock);
 	ok = gather(w, err);
 	answer_askers(p);
-	ok = ok && round_begin(&w->round, p, w->gathered && all_are_there(p), now_ms, err);
+	ok = ok && round_begin(&w->round, p, may_read(w), now_ms, err);
 	pthread_mutex_unlock(&p->lock);
 	return ok && round_receive(&w->round, p, err);
 }
@@ -419,11 +418,11 @@ static void wait_for_something(struct wal *w, int64_t now_ms)
 	struct pool *p = &w->pool;
 	struct pollfd fds[3] = { 0 };
 	int64_t until;
-	bool there;
+	bool may;
 
 	pthread_mutex_lock(&p->lock);
-	there = w->gathered && all_are_there(p);
-	until = MIN(MIN(now_ms + IDLE_MS, page_due_ms(w)), round_due_ms(&w->round, p, there));
+	may = may_read(w);
+	until = MIN(MIN(now_ms + IDLE_MS, page_due_ms(w)), round_due_ms(&w->round, p, may));
 	pthread_mutex_unlock(&p->lock);
 	if (!w->streaming && !w->round.backlog)
 		return;
@@ -432,7 +431,7 @@ static void wait_for_something(struct wal *w, int64_t now_ms)
 	if (w->streaming) {
 		fds[2].fd = replication_pollfd(&w->stream, &fds[2].events);
 		until = MIN(until, w->confirmed_ms + CONFIRM_MS);
-		if (!wants_log(w, there))
+		if (!wants_log(w, may))
 			fds[2].events &= ~POLLIN;
 	}
 	pool_wait(p, fds, ARRAY_SIZE(fds), MAX(until - now_ms, 0));

@@ -10,15 +10,16 @@
 #include "relay/field.h"
 
 #define PREFIX "postrider"              /* of logical messages that are events */
-enum { REFUSED_MAX = 16 };              /* messages that wait to be put aside */
 #define PART_MASK 0x7fffffffu           /* a row carries the low bits of its event's number */
 
-void flow_init(struct flow *f, const struct reader_env *env, bool binary_payload, const struct tally_place *from)
+enum { REFUSED_MAX = 16 };              /* messages that wait to be put aside */
+
+void flow_init(struct flow *f, const struct reader_env *env, const struct tally_place *from)
 {
 	*f = (struct flow){ .env = env };
 	tally_init(&f->tally, from);
 	f->message = mem_new(struct pgoutput);
-	wal_page_init(&f->page, env->table, binary_payload);
+	wal_page_init(&f->page, env->table);
 }
 
 static void page_release(struct flow *f, struct flow_page *page)
@@ -205,11 +206,6 @@ void flow_end_backlog(struct flow *f)
 	tally_end(&f->tally, f->tally.known.confirmed_lsn);
 }
 
-static struct slice field_name(const struct table *t, int field)
-{
-	return slice_of(field < FIELD_EXTRA ? t->columns[field].name : t->extra[field - FIELD_EXTRA].name);
-}
-
 /* The result described as the log would describe the table: so its rows take the same way. */
 static bool map_result(struct flow *f, const PGresult *rows, struct error *err)
 {
@@ -217,7 +213,10 @@ static bool map_result(struct flow *f, const PGresult *rows, struct error *err)
 
 	*r = (struct pgoutput_relation){ .oid = f->env->table->oid, .n_columns = (uint32_t)f->page.n_fields };
 	for (int i = 0; i < f->page.n_fields; i++)
-		r->columns[i] = (struct pgoutput_column){ field_name(f->env->table, i), PQftype(rows, i) };
+		r->columns[i] = (struct pgoutput_column){
+			slice_of(table_column_of(f->env->table, (size_t)i)->name),
+			PQftype(rows, i),
+		};
 	return take_relation(f, r, err);
 }
 
@@ -251,10 +250,7 @@ bool flow_take_backlog(struct flow *f, const PGresult *rows, struct error *err)
 
 static void add_to_park(struct flow *f, uint64_t number, struct parked *parked)
 {
-	if (f->n_to_park == f->to_park_room) {
-		f->to_park_room = f->to_park_room > 0 ? 2 * f->to_park_room : 64;
-		f->to_park = mem_resize(f->to_park, f->to_park_room * sizeof(*f->to_park));
-	}
+	f->to_park = mem_one_more(f->to_park, f->n_to_park, &f->to_park_room, sizeof(*f->to_park));
 	f->to_park[f->n_to_park++] = number;
 	parked->leaving_log++;
 }
@@ -278,10 +274,7 @@ static void deal(struct flow *f, struct pool *p, struct parking *parking, PGresu
 	bool *skips = parking->count > 0 ? mem_new_array(bool, n) : NULL;
 	struct flow_page *page;
 
-	if (f->n_pages == f->room) {
-		f->room = f->room > 0 ? 2 * f->room : 16;
-		f->pages = mem_resize(f->pages, f->room * sizeof(*f->pages));
-	}
+	f->pages = mem_one_more(f->pages, f->n_pages, &f->room, sizeof(*f->pages));
 	page = &f->pages[f->n_pages++];
 	*page = (struct flow_page){ .first = first, .last = last, .left = n, .bytes = bytes };
 	page->fates = mem_new_array(uint8_t, n);

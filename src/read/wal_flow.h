@@ -64,7 +64,7 @@ struct flow {
 	bool warned_of_messages;        /* some are not transactional */
 };
 
-void flow_init(struct flow *f, const struct reader_env *env, bool binary_payload, const struct tally_place *from);
+void flow_init(struct flow *f, const struct reader_env *env, const struct tally_place *from);
 void flow_release(struct flow *f);
 
 /* No more for now: workers have enough, or the page is full and wants to be dealt. */

@@ -23,11 +23,6 @@ static int32_t find_column(const struct pgoutput_relation *relation, const char 
 	return -1;
 }
 
-static const struct table_column *column_of_field(const struct table *t, size_t field)
-{
-	return field < FIELD_EXTRA ? &t->columns[field] : &t->extra[field - FIELD_EXTRA];
-}
-
 static bool missing_column(const struct table *t, const struct table_column *c, struct error *err)
 {
 	error_set(err, ERROR_CONFIG, "the log has no column %s of table %s", c->name, t->name);
@@ -48,7 +43,7 @@ bool wal_mapping_make(struct wal_mapping *m, const struct table *table, const st
 	};
 
 	for (size_t i = 0; i < n; i++) {
-		const struct table_column *c = column_of_field(table, i);
+		const struct table_column *c = table_column_of(table, i);
 
 		made.column_of[i] = c->name ? find_column(relation, c->name) : -1;
 		if (made.column_of[i] < 0) {
@@ -74,12 +69,11 @@ void wal_mapping_release(struct wal_mapping *m)
 
 /* ---- Pages ------------------------------------------------------------------------------------------------------- */
 
-void wal_page_init(struct wal_page *p, const struct table *table, bool binary_payload)
+void wal_page_init(struct wal_page *p, const struct table *table)
 {
 	*p = (struct wal_page){
 		.table = table,
 		.n_fields = FIELD_EXTRA + (int)table->n_extra,
-		.binary_payload = binary_payload,
 	};
 	buf_init(&p->scratch, SCRATCH_CEILING);
 }
@@ -109,7 +103,7 @@ static void begin(struct wal_page *p)
 
 	for (int i = 0; i < n; i++)
 		fields[i] = (PGresAttDesc){ .name = (char *)"", .format = 1, .typid = TYPE_TEXT, .typlen = -1 };
-	if (p->binary_payload)
+	if (strcmp(p->table->columns[FIELD_PAYLOAD].type, "bytea") == 0)
 		fields[FIELD_PAYLOAD].typid = TYPE_BYTEA;
 	fields[p->n_fields].typid = TYPE_INT4;
 	p->rows = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);

@@ -35,14 +35,13 @@ void wal_mapping_release(struct wal_mapping *m);        /* it is all zero after 
 struct wal_page {
 	const struct table *table;
 	int n_fields;                   /* of the table, without the two more */
-	bool binary_payload;            /* the payload column is bytea */
 	PGresult *rows;                 /* NULL: none yet */
 	uint32_t n_rows;
 	size_t bytes;                   /* of all values in it */
 	struct buf scratch;             /* for values that are converted */
 };
 
-void wal_page_init(struct wal_page *p, const struct table *table, bool binary_payload);
+void wal_page_init(struct wal_page *p, const struct table *table);
 void wal_page_release(struct wal_page *p);
 
 /* Adds a row. The number of the row in the page is n_rows before the call. ERROR_BUG, and nothing added, when it does

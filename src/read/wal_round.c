@@ -1,6 +1,5 @@
 #include "read/wal_round.h"
 
-#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +17,7 @@
 enum { NO_PART = -1, DURABLE_MS = 1000, PACE_MS = 1 };
 
 void round_init(struct round *r, const struct reader_env *env, const char *slot, struct flow *flow,
-		struct parking *parking, bool binary_payload, uint64_t durable_lsn, bool backlog)
+		struct parking *parking, uint64_t durable_lsn, bool backlog)
 {
 	*r = (struct round){
 		.env = env,
@@ -29,7 +28,7 @@ void round_init(struct round *r, const struct reader_env *env, const char *slot,
 		.durable_lsn = durable_lsn,
 		.retained_bytes = -1,
 	};
-	wal_page_init(&r->page, env->table, binary_payload);
+	wal_page_init(&r->page, env->table);
 	r->scratch = mem_new_array(struct slice, (size_t)r->page.n_fields);
 	buf_init(&r->behind, PARAM_CEILING);
 	buf_init(&r->xids, PARAM_CEILING);
@@ -112,30 +111,20 @@ bool round_open(struct round *r, struct pool *p, struct error *err)
 
 /* --- what goes into it -------------------------------------------------------------------------------------------- */
 
-static void *one_more(void *list, uint32_t n, uint32_t *room, size_t size)
-{
-	if (n < *room)
-		return list;
-	*room = *room > 0 ? 2 * *room : 256;
-	return mem_resize(list, *room * size);
-}
-
 static void add_number(struct round *r, uint64_t number)
 {
-	r->numbers = one_more(r->numbers, r->n_numbers, &r->numbers_room, sizeof(*r->numbers));
+	r->numbers = mem_one_more(r->numbers, r->n_numbers, &r->numbers_room, sizeof(*r->numbers));
 	r->numbers[r->n_numbers++] = number;
-}
-
-static void add_int8(struct buf *array, int64_t value)
-{
-	uint64_t wire = htobe64((uint64_t)value);
-
-	array_add(array, (struct slice){ (const char *)&wire, sizeof(wire) });
 }
 
 static bool is_in_table(enum origin origin)
 {
 	return origin == ORIGIN_LOG || origin == ORIGIN_BACKLOG || origin == ORIGIN_PARKED;
+}
+
+static bool is_parked(enum origin origin)
+{
+	return origin == ORIGIN_PARKED || origin == ORIGIN_PARKED_MESSAGE;
 }
 
 /* The entity of an event, as it is called among those that are parked. */
@@ -151,15 +140,15 @@ static void add_done(struct round *r, const struct event *ev)
 
 	if (is_in_table(origin) && r->env->outbox->wal.published == PUBLISHED_DELETE)
 		array_add(&r->ids, ev->id);
-	if (origin == ORIGIN_PARKED || origin == ORIGIN_PARKED_MESSAGE) {
+	if (is_parked(origin)) {
 		array_add(&r->entities, entity_of(ev));
-		add_int8(&r->parked_numbers, number);
-		r->passed = one_more(r->passed, r->n_passed, &r->passed_room, sizeof(*r->passed));
+		array_add_int8(&r->parked_numbers, number);
+		r->passed = mem_one_more(r->passed, r->n_passed, &r->passed_room, sizeof(*r->passed));
 		r->passed[r->n_passed++] = parking_find(r->parking, entity_of(ev));
 		return;
 	}
 	if (origin == ORIGIN_BACKLOG)
-		add_int8(&r->backlog_numbers, number);
+		array_add_int8(&r->backlog_numbers, number);
 	add_number(r, flow_number(r->flow, ev->part));
 }
 
@@ -169,15 +158,15 @@ static void add_hold(struct round *r, const struct hold *h)
 	struct parked *entity = parking_add(r->parking, entity_of(h->event));
 
 	flow_origin(h->event->address, &origin);
-	r->holds = one_more(r->holds, r->n_holds, &r->holds_room, sizeof(*r->holds));
+	r->holds = mem_one_more(r->holds, r->n_holds, &r->holds_room, sizeof(*r->holds));
 	r->holds[r->n_holds++] = (struct round_hold){
 		.entity = entity,
-		.from_table = origin == ORIGIN_PARKED || origin == ORIGIN_PARKED_MESSAGE,
+		.from_table = is_parked(origin),
 		.row_id = mem_printf("%.*s", (int)h->event->id.len, h->event->id.ptr),
 		.attempts = h->attempts,
 		.delay_ms = h->delay_ms,
 	};
-	if (origin != ORIGIN_PARKED && origin != ORIGIN_PARKED_MESSAGE)
+	if (!is_parked(origin))
 		flow_park_from(r->flow, flow_number(r->flow, h->event->part), h->event->raw_entity, entity);
 }
 
@@ -225,7 +214,7 @@ static bool send_park_row(struct round *r, struct pool *p, uint64_t number, stru
 	address = field_raw(rows, row, n_fields + 1);
 	place = flow_origin(address, &origin);
 	if (origin == ORIGIN_BACKLOG)
-		add_int8(&r->backlog_numbers, place);
+		array_add_int8(&r->backlog_numbers, place);
 	return pipeline_send(&p->pipeline, ROUND_PARK,
 			     (const struct param[]){ slice_param(entity), slice_param(field_raw(rows, row, FIELD_ID)),
 						     array_param(&r->fields),
@@ -290,7 +279,7 @@ static bool send_await(struct round *r, struct pool *p, struct error *err)
 					 i < r->n_numbers ? r->numbers[i] : r->flow->to_park[i - r->n_numbers]);
 
 		if (xid != 0 && xid != last)
-			add_int8(&r->xids, xid);
+			array_add_int8(&r->xids, xid);
 		last = xid;
 	}
 	return array_count(&r->xids) == 0 ||
@@ -384,18 +373,22 @@ static bool send_read_parked(struct round *r, struct pool *p, int64_t now_ms, st
 
 /* Rows from before the slot are over when all of them are settled: then what is left of the list is of rows that somebody
  * deleted, and the log may follow. */
+static bool wants_backlog(const struct round *r)
+{
+	return r->backlog && (r->backlog_read ? r->flow->n_pages == 0 : !flow_is_full(r->flow));
+}
+
 static bool send_read_backlog(struct round *r, struct pool *p, struct error *err)
 {
 	_cleanup_(mem_freep) char *after = mem_printf("%lld", (long long)r->backlog_after);
 	_cleanup_(mem_freep) char *rows = mem_printf("%lld", (long long)r->env->outbox->batch_max);
 
-	r->reading_backlog = r->backlog && !r->backlog_read && !flow_is_full(r->flow);
-	if (r->reading_backlog)
-		return pipeline_send(&p->pipeline, ROUND_READ_BACKLOG,
-				     (const struct param[]){ text_param(after), text_param(rows) }, 2, false, err);
-	if (r->backlog && r->backlog_read && r->flow->n_pages == 0)
+	if (!wants_backlog(r))
+		return true;
+	if (r->backlog_read)
 		return pipeline_send(&p->pipeline, ROUND_END_BACKLOG, NULL, 0, false, err);
-	return true;
+	return pipeline_send(&p->pipeline, ROUND_READ_BACKLOG,
+			     (const struct param[]){ text_param(after), text_param(rows) }, 2, false, err);
 }
 
 static bool send_heartbeat(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
@@ -405,11 +398,6 @@ static bool send_heartbeat(struct round *r, struct pool *p, int64_t now_ms, stru
 	r->heartbeat_ms = now_ms;
 	return pipeline_send(&p->pipeline, ROUND_HEARTBEAT, NULL, 0, false, err) &&
 	       pipeline_send(&p->pipeline, ROUND_RETAINED, (const struct param[]){ text_param(r->slot) }, 1, false, err);
-}
-
-static bool wants_backlog(const struct round *r)
-{
-	return r->backlog && (r->backlog_read ? r->flow->n_pages == 0 : !flow_is_full(r->flow));
 }
 
 static bool has_settle(const struct pool *p)
@@ -437,7 +425,6 @@ int64_t round_due_ms(const struct round *r, const struct pool *p, bool may_read)
 		due = MIN(due, r->durable_ms + DURABLE_MS);
 	return may_read ? MIN(due, parking_next_ms(r->parking)) : due;
 }
-
 
 bool round_begin(struct round *r, struct pool *p, bool may_read, int64_t now_ms, struct error *err)
 {
@@ -496,7 +483,6 @@ static bool take_backlog(struct round *r, struct pool *p, const PGresult *res, s
 {
 	int n = PQntuples(res);
 
-	r->reading_backlog = false;
 	r->backlog_read = n == 0;
 	if (n == 0)
 		return true;

@@ -130,7 +130,6 @@ struct round {
 
 	bool backlog;                   /* rows from before the slot are left … */
 	bool backlog_read;              /* … but have all been read */
-	bool reading_backlog;
 	int64_t backlog_after;
 
 	int64_t heartbeat_ms;           /* when the last one was sent */
@@ -144,7 +143,7 @@ struct round {
 };
 
 void round_init(struct round *r, const struct reader_env *env, const char *slot, struct flow *flow,
-		struct parking *parking, bool binary_payload, uint64_t durable_lsn, bool backlog);
+		struct parking *parking, uint64_t durable_lsn, bool backlog);
 void round_release(struct round *r);
 /* Lists what is parked, and recalls what was settled behind the place; waits. */
 bool round_open(struct round *r, struct pool *p, struct error *err);

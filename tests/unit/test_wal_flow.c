@@ -101,7 +101,7 @@ static void scene_open(struct scene *s)
 		channel_init(&s->pool.channels[i]);
 		s->pool.channels[i].state = CHANNEL_IDLE;
 	}
-	flow_init(&s->flow, &s->env, false, &from);
+	flow_init(&s->flow, &s->env, &from);
 	parking_init(&s->parking);
 	buf_init(&s->message, 1 << 20);
 	s->lsn = 2000;

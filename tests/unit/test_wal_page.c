@@ -118,7 +118,7 @@ static void fields_are_in_their_places_whatever_the_order_of_columns(void **stat
 
 	relate(usual_columns, ARRAY_SIZE(usual_columns));
 	make(&m, &t);
-	wal_page_init(&p, &t, false);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ "17", "cust-42", "orders", "{\"a\": 1}", "9.90", "t", "{}",
 				    "2026-11-15 09:45:27+00" }, 8);
 	add(&p, &m, 7);
@@ -161,7 +161,7 @@ static void a_row_of_nothing_but_nulls_is_a_row(void **state _unused_)
 
 	relate(usual_columns, ARRAY_SIZE(usual_columns));
 	make(&m, &t);
-	wal_page_init(&p, &t, false);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }, 8);
 	add(&p, &m, 3);
 	rows = wal_page_take(&p);
@@ -179,7 +179,7 @@ static void a_page_counts_rows_and_bytes_and_begins_anew_when_it_was_taken(void 
 
 	relate(usual_columns, ARRAY_SIZE(usual_columns));
 	make(&m, &t);
-	wal_page_init(&p, &t, false);
+	wal_page_init(&p, &t);
 	assert_null(wal_page_take(&p));
 	for (int i = 0; i < 1000; i++) {
 		fill((const char *const[]){ "1", "ab", NULL, "{}", NULL, "f", NULL, NULL }, 8);
@@ -213,7 +213,7 @@ static void a_page_that_nobody_takes_is_freed_with_its_owner(void **state _unuse
 
 	relate(usual_columns, ARRAY_SIZE(usual_columns));
 	make(&m, &t);
-	wal_page_init(&p, &t, false);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ "2", "b", NULL, "{}", NULL, NULL, NULL, NULL }, 8);
 	add(&p, &m, 5);
 }
@@ -242,7 +242,7 @@ static void a_payload_of_bytes_has_their_type(void **state _unused_)
 	_cleanup_(pg_result_clearp) PGresult *rows = NULL;
 
 	make(&m, &t);
-	wal_page_init(&p, &t, true);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ "\\x6869", "1" }, 2);
 	add(&p, &m, 0);
 	fill((const char *const[]){ "\\x", "2" }, 2);
@@ -266,7 +266,7 @@ static void bytes_that_are_no_bytes_add_nothing(void **state _unused_)
 	struct error err = { 0 };
 
 	make(&m, &t);
-	wal_page_init(&p, &t, true);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ "\\x6g", "1" }, 2);
 	assert_false(wal_page_add(&p, &m, &insert, 0, &err));
 	assert_int_equal(err.kind, ERROR_BUG);
@@ -290,7 +290,7 @@ static void a_large_payload_arrives_whole_and_leaves_no_memory_behind(void **sta
 	struct slice value;
 
 	make(&m, &t);
-	wal_page_init(&p, &t, true);
+	wal_page_init(&p, &t);
 	memcpy(hex, "\\x", 2);
 	for (size_t i = 0; i < SIZE; i++)
 		memcpy(hex + 2 + 2 * i, &"000102030405060708090a0b0c0d0e0f"[i % 16 * 2], 2);
@@ -335,7 +335,7 @@ static void columns_may_be_added_and_dropped_between_two_rows(void **state _unus
 	make(&after, &t);
 	assert_int_equal(after.types[FIELD_TOPIC], TYPE_BOOL);
 
-	wal_page_init(&p, &t, false);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ "1", "a", "t", "{}", "1", "t", NULL, NULL }, 8);
 	add(&p, &before, 0);
 	assert_false(wal_page_add(&p, &after, &insert, 0, &err));
@@ -395,7 +395,7 @@ static void rows_and_messages_share_a_page(void **state _unused_)
 
 	relate(usual_columns, ARRAY_SIZE(usual_columns));
 	make(&m, &t);
-	wal_page_init(&p, &t, false);
+	wal_page_init(&p, &t);
 	fill((const char *const[]){ "1", "a", NULL, "{}", NULL, NULL, NULL, NULL }, 8);
 	add(&p, &m, 1);
 	assert_false(wal_page_add_message(&p, SLICE_LITERAL("{"), "orders", 1, 2, &foreign, &err));
