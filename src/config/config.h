@@ -29,6 +29,7 @@ enum order_mode { ORDER_AUTO, ORDER_ENTITY, ORDER_NONE };
 enum shard_key { SHARD_KEY_ENTITY, SHARD_KEY_ID };
 enum published { PUBLISHED_DELETE, PUBLISHED_KEEP };
 enum over_budget { OVER_BUDGET_WARN, OVER_BUDGET_STOP, OVER_BUDGET_DROP };
+enum when_refused { REFUSED_BLOCK, REFUSED_DEAD_LETTER, REFUSED_SKIP, REFUSED_STOP };
 enum shard_assignment { ASSIGN_DYNAMIC, ASSIGN_RENDEZVOUS, ASSIGN_STATIC };
 enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
 enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
@@ -121,6 +122,16 @@ struct wal_config {
 	enum over_budget over_budget;
 };
 
+struct failure_config {
+	int64_t max_retries;
+	int64_t first_delay_ms;
+	int64_t max_delay_ms;
+	int64_t jitter;                 /* percent of a delay that are left to chance */
+	enum when_refused then;         /* when retries are used up … */
+	struct config_map topics;       /* … unless the topic is named here: see when_refused_of */
+	char *dead_letter_topic;        /* template; "" : none */
+};
+
 struct shards_config {
 	int64_t count;
 	enum shard_key key;
@@ -142,6 +153,7 @@ struct outbox_config {
 	int64_t lease_ms;               /* 0: the reader's own default */
 	struct shards_config shards;
 	struct wal_config wal;
+	struct failure_config failure;
 	int64_t entity_max_rows;
 	int64_t in_flight_bytes;        /* per worker */
 	int64_t poll_interval_ms;

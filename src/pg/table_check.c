@@ -201,13 +201,7 @@ static void check_own_privileges(struct table_checks *k)
 
 	if (!ask(k, "read the privileges on the schema postrider",
 		 "SELECT string_agg(p.privilege || ' ON ' || w.relation, ', ' ORDER BY w.relation, p.privilege)"
-		 " FROM (VALUES ('postrider.migration', '{SELECT}'), ('postrider.outbox', '{SELECT}'),"
-		 "  ('postrider.sharding', '{SELECT}'), ('postrider.retry', '{SELECT,INSERT,UPDATE,DELETE}'),"
-		 "  ('postrider.node', '{SELECT,INSERT,UPDATE,DELETE}'),"
-		 "  ('postrider.claim', '{SELECT,INSERT,UPDATE,DELETE}'),"
-		 "  ('postrider.shard', '{SELECT,INSERT,UPDATE,DELETE}'),"
-		 "  ('postrider.shard_member', '{SELECT,INSERT,UPDATE,DELETE}')) AS w(relation, privileges),"
-		 " unnest(w.privileges::text[]) AS p(privilege)"
+		 " FROM postrider.relay_right w, unnest(w.privileges) AS p(privilege)"
 		 " WHERE NOT has_table_privilege(w.relation, p.privilege)",
 		 0, NULL, &res) ||
 	    PQgetisnull(res, 0, 0))

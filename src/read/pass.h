@@ -43,14 +43,14 @@ enum {
 #define PASS_ROWS_OF(test, order)                                                                               \
 	" FROM unnest($1::int[], $2::{orders}) s(part, after)"                                                  \
 	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
-	"   WHERE " test " AND" PASS_FREE                                                                       \
+	"   WHERE " test " AND {pending} AND" PASS_FREE                                                         \
 	"   ORDER BY " order " LIMIT $3::int) o"
 
 #define PASS_RETRIES(own)                                                                                       \
 	" FROM (SELECT r.entity, r.row_id, r.attempts FROM postrider.retry r"                                   \
 	"   WHERE r.outbox = {outbox} AND r.retry_at <= now() AND " own " ORDER BY r.retry_at LIMIT 100) s"     \
 	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
-	"   WHERE o.{lane} = s.entity::{lane_type} ORDER BY o.{lane}, o.{order} LIMIT $3::int) o"
+	"   WHERE o.{lane} = s.entity::{lane_type} AND {pending} ORDER BY o.{lane}, o.{order} LIMIT $3::int) o"
 
 /* Without and with a limit of bytes: adding up what is stored takes as long as reading it, so that is for tables with
  * values too large for a page only. */

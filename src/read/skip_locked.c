@@ -65,7 +65,7 @@ static const struct statement rows_statements[ROWS_STATEMENTS] = {
 #define OF_EACH(rows)                                                                                           \
 	" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"                \
 	" CROSS JOIN LATERAL (SELECT " rows " FROM {table} o"                                                   \
-	"   WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int"
+	"   WHERE o.{key} = c.e AND {pending} ORDER BY o.{key}, o.{order} LIMIT $2::int"
 #define OURSELVES "(SELECT pg_current_xact_id()::xid)"
 #define OUR_ROWS                                                                                                \
 	OF_EACH("o.*, o.ctid AS postrider_ctid, o.xmax AS postrider_xmax") ") o"                                \

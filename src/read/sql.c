@@ -80,6 +80,7 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "ids", ids },
 		{ "order", t->order.quoted },
 		{ "order_type", t->order.type },
+		{ "pending", "true" },
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },
 		{ "oid", oid },

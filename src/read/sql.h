@@ -9,6 +9,7 @@
 
 /* Replaces
  *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
+ *   {pending}                  test that a row `o` is still to be published
  *   {ids} {orders}             types of parameters that are lists of ids, of values of the order column
  *   {order_cast}               what the order column is read as
  *   {lane} {lane_type}         what order is kept for: the entity, or the id where there is no order

@@ -33,7 +33,7 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
 	"(SELECT (pg_relation_size({toast}) > 0)::int), " TAKE_OF_RETRY("entity") ", " TAKE_OF_RETRY("attempts")           \
 	", o.{order}::text"
 #define TAKE_ROWS(after)                                                                                        \
-	" FROM {table} o WHERE" after TAKE_IS_FREE " ORDER BY o.{order} LIMIT $1::int FOR UPDATE SKIP LOCKED"
+	" FROM {table} o WHERE" after TAKE_IS_FREE " AND {pending} ORDER BY o.{order} LIMIT $1::int FOR UPDATE SKIP LOCKED"
 
 /* $1 rows; $2 where to go on. With `>=` rows of the same place are not passed over; what was taken there is locked. */
 #define TAKE_FROM_LOWEST ""
@@ -54,7 +54,7 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
  * count for each, which no planner can turn into a walk over the whole table. */
 #define TAKE_SQL_FORGET                                                                                         \
 	"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = r.row_id"                       \
-	" AND (SELECT count(*) FROM (SELECT FROM {table} o WHERE o.{id} = r.row_id::{id_type} LIMIT 1) o) = 0"
+	" AND (SELECT count(*) FROM (SELECT FROM {table} o WHERE o.{id} = r.row_id::{id_type} AND {pending} LIMIT 1) o) = 0"
 
 /* Four statements of the reader's table, from a number on. */
 enum { TAKE_LOWEST, TAKE_ON, TAKE_LOWEST_LARGE, TAKE_ON_LARGE, TAKE_STATEMENTS_COUNT };

@@ -31,17 +31,17 @@ enum {
 	"WITH RECURSIVE hand(h) AS MATERIALIZED ("                                                              \
 	"  SELECT CASE WHEN $2::bool THEN coalesce("                                                            \
 	"    (SELECT o.{key} FROM {table} o TABLESAMPLE SYSTEM ({sample})"                                      \
-	"      WHERE o.{key} IS NOT NULL ORDER BY random() LIMIT 1), $1::{key_type})"                           \
+	"      WHERE o.{key} IS NOT NULL AND {pending} ORDER BY random() LIMIT 1), $1::{key_type})"             \
 	"  ELSE $1::{key_type} END"                                                                             \
 	"), ahead(e) AS ("                                                                                      \
-	"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) ORDER BY o.{key} LIMIT 1)"       \
+	"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) AND {pending} ORDER BY o.{key} LIMIT 1)" \
 	"  UNION ALL"                                                                                           \
-	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e ORDER BY o.{key} LIMIT 1)"                 \
+	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e AND {pending} ORDER BY o.{key} LIMIT 1)"   \
 	"    FROM ahead a WHERE a.e IS NOT NULL"                                                                \
 	"), behind(e) AS ("                                                                                     \
-	"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL ORDER BY o.{key} LIMIT 1)"                  \
+	"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL AND {pending} ORDER BY o.{key} LIMIT 1)"    \
 	"  UNION ALL"                                                                                           \
-	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e ORDER BY o.{key} LIMIT 1)"                 \
+	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e AND {pending} ORDER BY o.{key} LIMIT 1)"   \
 	"    FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e < h)"                              \
 	"), candidate(e, n) AS MATERIALIZED ("                                                                  \
 	"  SELECT w.e, row_number() OVER () FROM ("                                                             \
@@ -58,7 +58,8 @@ enum {
 	"(SELECT count(*) > 0 FROM postrider.retry r WHERE r.outbox = {outbox})"                                \
 	" AND EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"         \
 	"   AND r.retry_at > now()"                                                                             \
-	"   AND EXISTS (SELECT FROM {table} o WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type}))"
+	"   AND (r.row_id IS NULL OR EXISTS (SELECT FROM {table} o"                                             \
+	"     WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type} AND {pending})))"
 
 /* Remembers the entities for the statement that reads their rows, and answers. `tried` are those that the walk stopped at,
  * of which some may not be in locked. */
@@ -100,7 +101,7 @@ enum {
 #define WALK_ROWS_OF_EACH                                                                                       \
 	" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"                \
 	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
-	"   WHERE o.{key} = c.e ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
+	"   WHERE o.{key} = c.e AND {pending} ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
 
 #define WALK_SQL_READ "SELECT {fields}, c.n::int, o.postrider_ctid" WALK_ROWS_OF_EACH " LIMIT $1::int"
 
