@@ -1,5 +1,5 @@
-/* How long to wait before the n-th try: doubling with full jitter in the upper half, so that many workers which lost
- * the same server do not come back in step. */
+/* How long to wait before the n-th try: doubling, with a part that is left to chance, so that many workers which lost the
+ * same server do not come back in step. */
 #ifndef POSTRIDER_BASE_BACKOFF_H
 #define POSTRIDER_BASE_BACKOFF_H
 
@@ -19,7 +19,7 @@ void backoff_init(struct backoff *b, int64_t first_ms, int64_t max_ms, uint64_t 
 int64_t backoff_next(struct backoff *b);                /* milliseconds to wait now */
 void backoff_reset(struct backoff *b);
 
-/* The wait after `tries` failures, without keeping state. */
-int64_t backoff_after(uint32_t tries, int64_t first_ms, int64_t max_ms, uint64_t *seed);
+/* The wait after `tries` failures, without keeping state: at most what doubling gives, and up to `jitter` percent less. */
+int64_t backoff_after(uint32_t tries, int64_t first_ms, int64_t max_ms, int64_t jitter, uint64_t *seed);
 
 #endif

@@ -189,3 +189,14 @@ void option_describe(struct buf *b, const struct option *o)
 		break;
 	}
 }
+
+bool option_when_refused(const char *word, enum when_refused *ret)
+{
+	for (size_t i = 0; when_refused_words[i]; i++) {
+		if (strcmp(when_refused_words[i], word) == 0) {
+			*ret = (enum when_refused)i;
+			return true;
+		}
+	}
+	return false;
+}

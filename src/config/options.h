@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "config/config.h"
 
 /* Whose setting it is, which is also the struct it is stored in. */
 enum option_scope {
@@ -76,6 +77,8 @@ const struct option *option_find(enum option_scope scope, const char *sink_type,
 const char *option_in_section(const struct option *o, const struct option_section *section);
 /* "outboxes.<name>.sinks.<n>.brokers" */
 void option_add_path(struct buf *b, const struct option *o);
+/* A policy by its name, as failure.then and failure.topics have it. False: there is none of that name. */
+bool option_when_refused(const char *word, enum when_refused *ret);
 /* What a value must be: "a whole number from 1 to 256". */
 void option_describe(struct buf *b, const struct option *o);
 

@@ -165,6 +165,22 @@ static void check_wal(struct loader *l, const struct place *p, const struct outb
 				  "`wal.published: keep`, `wal.over_budget` is warn or stop");
 }
 
+static void check_failure(struct loader *l, const struct place *p, const struct outbox_config *o)
+{
+	const struct failure_config *f = &o->failure;
+	enum when_refused ignored;
+
+	for (size_t i = 0; i < f->topics.count; i++)
+		if (!option_when_refused(f->topics.pairs[i].value, &ignored))
+			config_errors_add(l->errors, CONFIG_ERROR, f->topics.pairs[i].where,
+					  "`failure.topics.%s` must be block, dead_letter, skip or stop, not \"%s\"",
+					  f->topics.pairs[i].key, f->topics.pairs[i].value);
+	if (f->max_delay_ms < f->first_delay_ms)
+		config_errors_add(l->errors, CONFIG_ERROR,
+				  place_origin(p, place_origin(p, "failure.max_delay") ? "failure.max_delay" : "failure.first_delay"),
+				  "`failure.max_delay` is less than `failure.first_delay`");
+}
+
 static void check_shards(struct loader *l, const struct place *p, const struct outbox_config *o)
 {
 	const struct shards_config *s = &o->shards;
@@ -200,6 +216,7 @@ static void check_outbox(struct loader *l, struct outbox_config *o)
 	check_driver(l, l->req->readers, "reader", o->reader, blame(p, "reader", o->where));
 	check_shards(l, p, o);
 	check_wal(l, p, o);
+	check_failure(l, p, o);
 	check_has_sinks(l, p, o);
 	for (size_t i = 0; i < o->n_sinks; i++)
 		check_sink(l, place_of(l, &o->sinks[i]), &o->sinks[i]);

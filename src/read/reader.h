@@ -45,12 +45,28 @@ struct rider {
 	struct sink *sink;
 };
 
-/* A row that its sink refused: its entity is not claimed again before the delay is over. */
+/* A row that its sink refused, and what is to be recorded. What stands behind it has left the window, and is claimed again
+ * when that is done: so nothing passes a row whose end is not certain yet. */
+enum hold_kind {
+	HOLD_RETRY,                     /* its entity is not claimed again before the delay is over */
+	HOLD_STOP,                      /* the same; and this process ends */
+	HOLD_BLOCK,                     /* nor then: the delay is longer than anybody lives */
+	HOLD_BURY,                      /* it moves to postrider.dead_letter */
+	HOLD_SKIP,                      /* it is dropped */
+};
+
 struct hold {
 	struct event *event;
-	uint32_t attempts;
+	enum hold_kind kind;
+	uint32_t attempts;              /* refusals, this one included if it counts */
 	int64_t delay_ms;
 };
+
+/* The row is no longer in the way of its entity. */
+static inline bool hold_is_end(const struct hold *h)
+{
+	return h->kind == HOLD_BURY || h->kind == HOLD_SKIP;
+}
 
 /* An entity that was held back and may be tried again, and which row it was held for. */
 struct retry {

@@ -1,5 +1,6 @@
 #include "read/settle.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/macros.h"
@@ -28,6 +29,15 @@ void settle_release(struct settle *s)
 	buf_release(&s->releasing);
 }
 
+static void add_row(struct settle *s, const struct event *ev)
+{
+	if (s->by_key)
+		array_add(&s->entities, ev->entity);
+	else
+		array_add(&s->addresses, ev->address);
+	array_add(&s->ids, ev->raw_id);
+}
+
 void settle_collect(struct settle *s, const struct exchange *x)
 {
 	array_begin(&s->addresses, TYPE_TID);
@@ -38,42 +48,95 @@ void settle_collect(struct settle *s, const struct exchange *x)
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
 
-		if (s->by_key)
-			array_add(&s->entities, ev->entity);
-		else
-			array_add(&s->addresses, ev->address);
-		array_add(&s->ids, ev->raw_id);
+		add_row(s, ev);
 		if (!window_ends_lane(ev))
 			continue;
 		array_add(&s->releasing, ev->lane_key);
 		if (ev->retried)
 			array_add(&s->cleared, ev->lane_key);
 	}
-	for (uint32_t i = 0; i < x->n_holds; i++)
-		array_add(&s->releasing, x->holds[i].event->lane_key);
+	for (uint32_t i = 0; i < x->n_holds; i++) {
+		const struct hold *h = &x->holds[i];
+
+		array_add(&s->releasing, h->event->lane_key);
+		if (hold_is_end(h))
+			array_add(&s->cleared, h->event->lane_key);
+		if (h->kind == HOLD_SKIP)
+			add_row(s, h->event);
+	}
 }
 
+bool settle_send_hold(const struct settle *s, struct pipeline *p, const struct hold *h, const char *number,
+		      struct error *err)
+{
+	const struct event *ev = h->event;
+	_cleanup_(mem_freep) char *attempts = mem_printf("%u", h->attempts);
+	_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)h->delay_ms);
+	const struct param params[] = {
+		slice_param(ev->lane_key),
+		slice_param(ev->id),
+		text_param(attempts),
+		text_param(error_kind_name(ev->failure->kind)),
+		text_param(ev->failure->message),
+		text_param(delay),
+		text_param(h->kind == HOLD_BLOCK ? "true" : "false"),
+		text_param(number),
+	};
+
+	return pipeline_send(p, SETTLE_HOLD, params, ARRAY_SIZE(params) - !s->marked, false, err);
+}
+
+static struct param nullable(struct slice s)
+{
+	return s.ptr ? slice_param(s) : text_param(NULL);
+}
+
+void settle_bury_params(const struct hold *h, char attempts[static 16], struct param params[static BURY_PARAMS])
+{
+	const struct event *ev = h->event;
+
+	snprintf(attempts, 16, "%u", h->attempts);
+	params[BURY_ENTITY] = nullable(ev->entity);
+	params[BURY_LANE] = slice_param(ev->lane_key.ptr ? ev->lane_key : SLICE_LITERAL(""));
+	params[BURY_ID] = slice_param(ev->id);
+	params[BURY_MESSAGE_ID] = nullable(ev->message_id);
+	params[BURY_ENTITY_TYPE] = nullable(ev->entity_type);
+	params[BURY_EVENT_TYPE] = nullable(ev->event_type);
+	params[BURY_TOPIC] = nullable(event_own_topic(ev));
+	params[BURY_ATTEMPTS] = text_param(attempts);
+	params[BURY_KIND] = text_param(error_kind_name(ev->failure->kind));
+	params[BURY_ERROR] = text_param(ev->failure->message);
+}
+
+static bool send_burial(const struct settle *s, struct pipeline *p, const struct hold *h, const char *number,
+			struct error *err)
+{
+	struct param params[BURY_PARAMS + 1] = { [BURY_PARAMS] = text_param(number) };
+	char attempts[16];
+
+	settle_bury_params(h, attempts, params);
+	return pipeline_send(p, SETTLE_BURY, params, BURY_PARAMS + s->marked, false, err);
+}
+
+/* Rows to be skipped are among those that are deleted. */
 static bool send_holds(const struct settle *s, struct pipeline *p, const struct exchange *x, const char *number,
 		       struct error *err)
 {
 	for (uint32_t i = 0; i < x->n_holds; i++) {
-		const struct event *ev = x->holds[i].event;
-		_cleanup_(mem_freep) char *attempts = mem_printf("%u", x->holds[i].attempts);
-		_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)x->holds[i].delay_ms);
-		const struct param params[] = {
-			slice_param(ev->lane_key),
-			slice_param(ev->id),
-			text_param(attempts),
-			text_param(error_kind_name(ev->failure->kind)),
-			text_param(ev->failure->message),
-			text_param(delay),
-			text_param(number),
-		};
+		const struct hold *h = &x->holds[i];
 
-		if (!pipeline_send(p, SETTLE_HOLD, params, ARRAY_SIZE(params) - !s->marked, false, err))
+		if (h->kind == HOLD_BURY ? !send_burial(s, p, h, number, err) :
+		    h->kind != HOLD_SKIP && !settle_send_hold(s, p, h, number, err))
 			return false;
 	}
 	return true;
+}
+
+bool settle_send_clear(const struct settle *s, struct pipeline *p, struct error *err)
+{
+	const struct param cleared = array_param(&s->cleared);
+
+	return array_count(&s->cleared) == 0 || pipeline_send(p, SETTLE_CLEAR, &cleared, 1, false, err);
 }
 
 static bool send_delete(struct settle *s, struct pipeline *p, uint32_t n, const char *number, struct error *err)
@@ -98,10 +161,9 @@ bool settle_send(struct settle *s, struct pipeline *p, const struct exchange *x,
 	    !x->rider.driver->ride(x->rider.sink, p->conn, x->done, x->n_done, &results, err))
 		return false;
 	pipeline_expect_guests(p, results);
-	if (array_count(&s->cleared) > 0 &&
-	    !pipeline_send(p, SETTLE_CLEAR, (const struct param[]){ array_param(&s->cleared) }, 1, false, err))
+	if (!send_holds(s, p, x, number, err) || !settle_send_clear(s, p, err))
 		return false;
-	return send_holds(s, p, x, number, err) && (x->n_done == 0 || send_delete(s, p, x->n_done, number, err));
+	return array_count(&s->ids) == 0 || send_delete(s, p, array_count(&s->ids), number, err);
 }
 
 static bool found_all(const struct settle *s, const PGresult *res)

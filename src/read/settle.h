@@ -1,5 +1,5 @@
 /* Settling, which is the same for all readers of a table: in one transaction a sink's own writes, what is no longer held
- * back, what is held back from now on, and the DELETE.
+ * back, what is held back from now on, what becomes a dead letter, and the DELETE.
  *
  * The statements stand at the head of each reader's table of statements, at the numbers below, in one of two flavours.
  * Marked ones leave a number behind, the exchange's own, in the setting postrider.settled when every row was found and
@@ -18,6 +18,7 @@ enum {
 	SETTLE_DELETE,
 	SETTLE_DELETE_BY_KEY,
 	SETTLE_HOLD,
+	SETTLE_BURY,
 	SETTLE_CLEAR,
 	SETTLE_STATEMENTS,              /* the first number that is the reader's own */
 };
@@ -37,15 +38,44 @@ enum {
 	"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))" \
 	"  AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
 
-/* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms */
+/* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms, $7 whether nobody tries again by himself */
 #define SETTLE_SQL_HOLD                                                                                         \
 	"INSERT INTO postrider.retry AS r (outbox, entity, row_id, attempts, kind, error,"                      \
-	"    first_failed_at, last_failed_at, retry_at)"                                                        \
-	" VALUES ({outbox}, coalesce($1::text, ''), $2::text, $3::int, $4::text, $5::text, now(), now(),"                     \
-	"    now() + $6::bigint * interval '1 millisecond')"                                                    \
+	"    first_failed_at, last_failed_at, retry_at, blocked_at)"                                            \
+	" VALUES ({outbox}, coalesce($1::text, ''), $2::text, $3::int, $4::text, $5::text, now(), now(),"       \
+	"    now() + $6::bigint * interval '1 millisecond', CASE WHEN $7::bool THEN now() END)"                 \
 	" ON CONFLICT (outbox, entity) DO UPDATE SET row_id = excluded.row_id, attempts = excluded.attempts,"   \
 	"    kind = excluded.kind, error = excluded.error, last_failed_at = now(), retry_at = excluded.retry_at," \
+	"    blocked_at = excluded.blocked_at,"                                                                 \
 	"    first_failed_at = CASE WHEN r.row_id = excluded.row_id THEN r.first_failed_at ELSE now() END"
+
+/* What is known of every dead letter, whatever reader had the row. */
+enum {
+	BURY_ENTITY,
+	BURY_LANE,                      /* whose entry in postrider.retry is the row's */
+	BURY_ID,
+	BURY_MESSAGE_ID,
+	BURY_ENTITY_TYPE,
+	BURY_EVENT_TYPE,
+	BURY_TOPIC,
+	BURY_ATTEMPTS,
+	BURY_KIND,
+	BURY_ERROR,
+	BURY_PARAMS,
+};
+#define BURY_COLUMNS                                                                                            \
+	"outbox, entity, row_id, message_id, entity_type, event_type, topic, attempts, kind, error, first_failed_at"
+#define BURY_VALUES                                                                                             \
+	"{outbox}, coalesce($1::text, ''), $3::text, $4::text, $5::text, $6::text, $7::text, $8::int, $9::text," \
+	" $10::text, coalesce((SELECT r.first_failed_at FROM postrider.retry r"                                 \
+	"   WHERE r.outbox = {outbox} AND r.entity = $2::text AND r.row_id = $3::text), now())"
+
+/* The row moves, as it is. One that somebody has deleted meanwhile leaves no letter. */
+#define SETTLE_SQL_GONE                                                                                         \
+	"gone AS (DELETE FROM {table} o WHERE o.{id} = $3::text::{id_type}"                                     \
+	"   AND ($1::text IS NULL OR o.{key} = $1::text::{key_type}) RETURNING o.*)"
+#define SETTLE_SQL_LETTER                                                                                       \
+	"INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", row) SELECT " BURY_VALUES ", row_to_json(gone) FROM gone"
 
 #define SETTLE_CLEAR_ROW                                                                                        \
 	[SETTLE_CLEAR] = { "postrider_clear", "clear retries",                                                  \
@@ -56,6 +86,8 @@ enum {
 	[SETTLE_DELETE] = { "postrider_settle", "settle published rows", SETTLE_SQL_DELETE },                   \
 	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows", SETTLE_SQL_DELETE_BY_KEY }, \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity", SETTLE_SQL_HOLD },                    \
+	[SETTLE_BURY] = { "postrider_bury", "move a row to the dead letters",                                   \
+		"WITH " SETTLE_SQL_GONE " " SETTLE_SQL_LETTER },                                                \
 	SETTLE_CLEAR_ROW
 
 /* The last parameter of each is the number of the exchange; before it in the first, how many rows. `local` is 'true' when
@@ -70,7 +102,10 @@ enum {
 		" SELECT true, set_config('postrider.settled', $3::text, " local "), count(*) FROM gone" },     \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity",                                       \
 		"WITH held AS (" SETTLE_SQL_HOLD " RETURNING 1)"                                                \
-		" SELECT count(*), set_config('postrider.settled', $7::text, " local ") FROM held" },           \
+		" SELECT count(*), set_config('postrider.settled', $8::text, " local ") FROM held" },           \
+	[SETTLE_BURY] = { "postrider_bury", "move a row to the dead letters",                                   \
+		"WITH " SETTLE_SQL_GONE ", buried AS (" SETTLE_SQL_LETTER " RETURNING 1)"                       \
+		" SELECT count(*), set_config('postrider.settled', $11::text, " local ") FROM buried" },        \
 	SETTLE_CLEAR_ROW
 
 struct settle {
@@ -90,6 +125,12 @@ void settle_release(struct settle *s);
 /* Looks through the exchange, which decides what `releasing` and `cleared` hold; then queues the statements, without the
  * end of the transaction. `number` is the mark. */
 void settle_collect(struct settle *s, const struct exchange *x);
+/* For who has other ways to settle, but the same list of what is held back: one hold, and all that is no longer. */
+bool settle_send_hold(const struct settle *s, struct pipeline *p, const struct hold *h, const char *number,
+		      struct error *err);
+bool settle_send_clear(const struct settle *s, struct pipeline *p, struct error *err);
+/* The parameters of a burial; `attempts` is room for a number. */
+void settle_bury_params(const struct hold *h, char attempts[static 16], struct param params[static BURY_PARAMS]);
 bool settle_send(struct settle *s, struct pipeline *p, const struct exchange *x, const char *number, struct error *err);
 
 /* True when the result was one of settling; then the answer says what became of it. A settle that failed leaves everything

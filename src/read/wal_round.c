@@ -162,10 +162,12 @@ static void add_hold(struct round *r, const struct hold *h)
 	r->holds[r->n_holds++] = (struct round_hold){
 		.entity = entity,
 		.from_table = is_parked(origin),
-		.row_id = mem_printf("%.*s", (int)h->event->id.len, h->event->id.ptr),
+		.row_id = hold_is_end(h) ? NULL : mem_printf("%.*s", (int)h->event->id.len, h->event->id.ptr),
 		.attempts = h->attempts,
 		.delay_ms = h->delay_ms,
 	};
+	if (hold_is_end(h) && is_in_table(origin) && r->env->outbox->wal.published == PUBLISHED_DELETE)
+		array_add(&r->ids, h->event->id);
 	if (!is_parked(origin))
 		flow_park_from(r->flow, flow_number(r->flow, h->event->part), h->event->raw_entity, entity);
 }
@@ -238,8 +240,8 @@ static bool send_park_refused(struct round *r, struct pool *p, const struct flow
 	       pipeline_send(&p->pipeline, SETTLE_HOLD,
 			     (const struct param[]){ text_param(entity), text_param(m->lsn), text_param("1"),
 						     text_param(error_kind_name(m->why.kind)), text_param(m->why.message),
-						     text_param(delay) },
-			     6, false, err);
+						     text_param(delay), text_param("true") },
+			     7, false, err);
 }
 
 static bool send_parking(struct round *r, struct pool *p, struct error *err)
@@ -253,16 +255,37 @@ static bool send_parking(struct round *r, struct pool *p, struct error *err)
 	return true;
 }
 
-/* Refusals, and entities that are no longer held back: what every reader records in postrider.retry. */
-static bool send_holds(struct round *r, struct pool *p, struct error *err)
+/* An event that is given up was parked before, if only just now, and is taken from there: those behind it stay. */
+static bool send_end(struct pool *p, const struct hold *h, struct error *err)
 {
-	for (uint32_t i = 0; i < p->n_channels; i++) {
-		struct channel *c = &p->channels[i];
-		struct exchange holds = { .holds = c->exchange.holds, .n_holds = c->exchange.n_holds };
+	struct param params[BURY_PARAMS];
+	char attempts[16];
 
-		if (r->sent[i] && !settle_send(&c->settle, &p->pipeline, &holds, NULL, err))
+	settle_bury_params(h, attempts, params);
+	params[BURY_ENTITY] = params[BURY_LANE] = slice_param(entity_of(h->event));
+	if (h->kind == HOLD_BURY)
+		return pipeline_send(&p->pipeline, ROUND_BURY, params, BURY_PARAMS, false, err);
+	return pipeline_send(&p->pipeline, ROUND_SKIP,
+			     (const struct param[]){ params[BURY_ENTITY], params[BURY_ID] }, 2, false, err);
+}
+
+/* Refusals, and entities that are no longer held back: what every reader records in postrider.retry. */
+static bool send_holds(struct pool *p, const struct channel *c, struct error *err)
+{
+	for (uint32_t i = 0; i < c->exchange.n_holds; i++) {
+		const struct hold *h = &c->exchange.holds[i];
+
+		if (hold_is_end(h) ? !send_end(p, h, err) : !settle_send_hold(&c->settle, &p->pipeline, h, NULL, err))
 			return false;
 	}
+	return settle_send_clear(&c->settle, &p->pipeline, err);
+}
+
+static bool send_all_holds(struct round *r, struct pool *p, struct error *err)
+{
+	for (uint32_t i = 0; i < p->n_channels; i++)
+		if (r->sent[i] && !send_holds(p, &p->channels[i], err))
+			return false;
 	return true;
 }
 
@@ -353,7 +376,7 @@ static bool send_settle(struct round *r, struct pool *p, int64_t now_ms, struct 
 	r->place = place_after(r);
 	if (r->durable && !pipeline_send(&p->pipeline, ROUND_DURABLE, NULL, 0, false, err))
 		return false;
-	return send_await(r, p, err) && send_parking(r, p, err) && send_holds(r, p, err) && send_arrays(r, p, err) &&
+	return send_await(r, p, err) && send_parking(r, p, err) && send_all_holds(r, p, err) && send_arrays(r, p, err) &&
 	       (r->backlog || send_place(r, p, err)) && pipeline_sync(&p->pipeline, err);
 }
 
@@ -540,7 +563,8 @@ static void conclude(struct round *r, int64_t now_ms)
 
 		if (h->from_table)
 			h->entity->in_flight = 0;
-		parking_set_refused(h->entity, slice_of(h->row_id), h->attempts, now_ms + h->delay_ms);
+		parking_set_refused(h->entity, h->row_id ? slice_of(h->row_id) : SLICE_NULL, h->row_id ? h->attempts : 0,
+				    now_ms + h->delay_ms);
 	}
 	for (uint32_t i = 0; i < r->n_to_park; i++) {
 		const PGresult *rows;

@@ -22,6 +22,8 @@ enum {
 	ROUND_DELETE_PARKED,
 	ROUND_DELETE_BACKLOG,
 	ROUND_PARK,
+	ROUND_BURY,
+	ROUND_SKIP,
 	ROUND_REMEMBER,
 	ROUND_RECALL,
 	ROUND_READ_PARKED,
@@ -56,6 +58,14 @@ enum {
 		/* $1 entity, $2 id, $3 fields, $4 whether it is a message */                                   \
 		"INSERT INTO postrider.parked (outbox, entity, row_id, names, fields, is_message)"              \
 		" VALUES ({outbox}, $1::text, $2::text, ARRAY[{parked_names}], $3::bytea[], $4::bool)" },       \
+	[ROUND_BURY] = { "postrider_bury_event", "move an event to the dead letters",                           \
+		"WITH gone AS (DELETE FROM postrider.parked p"                                                  \
+		"   WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $3::text RETURNING p.*)"   \
+		" INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", names, fields, is_message)"              \
+		" SELECT " BURY_VALUES ", gone.names, gone.fields, gone.is_message FROM gone" },                \
+	[ROUND_SKIP] = { "postrider_skip_event", "drop an event",                                               \
+		/* $1 entity, $2 id */                                                                          \
+		"DELETE FROM postrider.parked p WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $2::text" }, \
 	[ROUND_REMEMBER] = { "postrider_remember", "remember the place in the log",                             \
 		/* $1 confirmed, $2 transaction, $3 its events, $4 those behind, $5 whether messages count */   \
 		"UPDATE postrider.wal w SET confirmed = $1::pg_lsn, transaction = $2::pg_lsn,"                   \
@@ -93,7 +103,7 @@ enum { ROUND_FETCH_MAX = 100 };         /* parked entities that are read in one 
 struct round_hold {
 	struct parked *entity;
 	bool from_table;                /* of an event that was parked already */
-	char *row_id;
+	char *row_id;                   /* NULL: it was given up, and nothing is in the way of those behind it */
 	uint32_t attempts;
 	int64_t delay_ms;
 };

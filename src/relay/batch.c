@@ -47,6 +47,7 @@ void batch_release(struct batch *b)
 void batch_release_event(struct event *ev)
 {
 	free(ev->failure);
-	ev->failure = NULL;
+	free(ev->reason);
+	ev->failure = ev->reason = NULL;
 	batch_release(ev->batch);
 }

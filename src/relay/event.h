@@ -47,6 +47,7 @@ struct event {
 
 	/* What routing made of it. */
 	struct slice topic;
+	struct slice meant_for;         /* the topic of a row that was made a letter */
 	struct slice key;               /* NULL: no key */
 	struct slice payload;           /* NULL: a null value, Kafka's tombstone */
 	struct header *headers;
@@ -55,6 +56,7 @@ struct event {
 	uint32_t attempt;               /* times that this row was refused before */
 	uint8_t stage;                  /* index of the sink it is at */
 	uint8_t state;                  /* enum event_state */
+	bool letter;                    /* given up, and on its way to the dead-letter topic instead of `meant_for` */
 	bool settling;                  /* taken from the window's lists, to be settled or recorded as held */
 	bool retried;                   /* its entity has an entry in postrider.retry, to be cleared when it is settled */
 	bool alone;                     /* no other row of its entity may be at the same sink: it was refused before, or
@@ -68,7 +70,14 @@ struct event {
 
 	struct mailbox *outcomes;       /* where its outcome goes */
 	struct error *failure;          /* NULL when delivered; heap, freed by the worker */
+	struct error *reason;           /* of a letter: why it was given up; the same */
 };
+
+/* The topic that the row itself asked for. */
+static inline struct slice event_own_topic(const struct event *ev)
+{
+	return ev->letter ? ev->meant_for : ev->topic;
+}
 
 /* What a row weighs against the limits of bytes in flight. */
 static inline size_t event_bytes(const struct event *ev)

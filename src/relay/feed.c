@@ -190,10 +190,29 @@ static void log_hold(struct feed *f, const struct hold *h, int64_t now)
 	const struct event *ev = h->event;
 	uint32_t suppressed;
 
-	if (limiter_allow(&f->refusals, REFUSALS_LOGGED_PER_SECOND, now, &suppressed))
+	if (!limiter_allow(&f->refusals, REFUSALS_LOGGED_PER_SECOND, now, &suppressed))
+		return;
+	if (h->kind == HOLD_BLOCK)
+		log_error("entity.blocked", F_STR("outbox", outbox_name(f)), F_SLICE("id", ev->id),
+			  F_SLICE("entity", ev->entity), F_SLICE("topic", ev->topic), F_INT("attempts", h->attempts),
+			  F_STR("next", "postrider entity unblock"), F_INT("suppressed", suppressed), F_ERROR(ev->failure));
+	else if (hold_is_end(h))
+		log_error(h->kind == HOLD_BURY ? "row.dead" : "row.skipped", F_STR("outbox", outbox_name(f)),
+			  F_SLICE("id", ev->id), F_SLICE("entity", ev->entity), F_SLICE("topic", event_own_topic(ev)),
+			  F_INT("attempts", h->attempts), F_INT("suppressed", suppressed), F_ERROR(ev->failure));
+	else
 		log_error("row.refused", F_STR("outbox", outbox_name(f)), F_SLICE("id", ev->id),
 			  F_SLICE("entity", ev->entity), F_SLICE("topic", ev->topic), F_INT("attempts", h->attempts),
 			  F_INT("retry_in_ms", h->delay_ms), F_INT("suppressed", suppressed), F_ERROR(ev->failure));
+}
+
+static void note_stop(struct feed *f, const struct event *ev)
+{
+	if (f->stop.kind != ERROR_NONE)
+		return;
+	f->stop = *ev->failure;
+	error_prefix(&f->stop, "row %.*s of outbox %s was refused, and failure.then is stop", (int)MIN(ev->id.len, 100),
+		     ev->id.ptr, outbox_name(f));
 }
 
 static void take_holds(struct feed *f, int64_t now)
@@ -208,11 +227,12 @@ static void take_holds(struct feed *f, int64_t now)
 	for (struct event *ev = held.first; ev; ev = ev->next) {
 		struct hold *h = &f->holds[f->n_holds++];
 
-		h->event = ev;
-		h->attempts = ev->attempt + (verdict_of(ev->failure->kind)->counts ? 1 : 0);
-		h->delay_ms = verdict_delay_ms(h->attempts, &f->env.seed);
+		*h = verdict_hold(&f->env.reader.outbox->failure, ev, &f->env.seed);
+		if (h->kind == HOLD_STOP)
+			note_stop(f, ev);
 		/* The database counts the delay from when it hears of it. */
-		bell_due(f->env.bell, now + h->delay_ms + HOLD_SLACK_MS);
+		if (h->kind == HOLD_RETRY)
+			bell_due(f->env.bell, now + h->delay_ms + HOLD_SLACK_MS);
 		if (!f->settle_failing)
 			log_hold(f, h, now);
 	}

@@ -50,6 +50,7 @@ struct feed {
 	bool answered;                          /* an exchange has worked once */
 	struct error refused;                   /* kind ERROR_CONFIG or ERROR_AUTH: the first connection was refused for a
 	                                         * reason that waiting does not mend */
+	struct error stop;                      /* a row was refused after which the process is to end; kind ERROR_NONE: none */
 	bool settle_failing;                    /* a failing settle was logged */
 
 	bool busy;                              /* an exchange is under way */

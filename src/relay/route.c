@@ -24,6 +24,7 @@ struct route {
 	const struct outbox_config *outbox;
 	struct template *topic;
 	struct template *key;
+	struct template *letters;       /* topic of dead letters; NULL: they have none */
 	struct template *source;        /* NULL unless the envelope has one */
 	struct route_header *headers;
 	uint32_t n_headers;
@@ -96,6 +97,14 @@ static bool compile_source(struct route *r, struct error *err)
 	return compile_setting(r, "source", source, &r->source, err);
 }
 
+static bool compile_letters(struct route *r, struct error *err)
+{
+	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.failure.dead_letter_topic", r->outbox->name);
+	const char *topic = r->outbox->failure.dead_letter_topic;
+
+	return !topic || !*topic || compile(r, topic, setting, NULL, &r->letters, err);
+}
+
 static struct route_header *header_named(struct route *r, struct slice name)
 {
 	for (uint32_t i = 0; i < r->n_headers; i++)
@@ -153,7 +162,7 @@ bool route_compile(const struct outbox_config *outbox, struct route **ret, struc
 	names_init(&r->names, outbox);
 	envelope_init(&r->envelope, outbox->preset, outbox->route.envelope);
 	if (!compile_topic(r, err) || !compile_setting(r, "key", outbox->route.key, &r->key, err) ||
-	    !compile_source(r, err) || !compile_headers(r, err))
+	    !compile_source(r, err) || !compile_headers(r, err) || !compile_letters(r, err))
 		return false;
 	need_for_envelope(r);
 	*ret = TAKE_PTR(r);
@@ -167,6 +176,7 @@ void route_free(struct route *r)
 	template_free(r->topic);
 	template_free(r->key);
 	template_free(r->source);
+	template_free(r->letters);
 	for (uint32_t i = 0; i < r->n_headers; i++)
 		template_free(r->headers[i].value);
 	free(r->headers);
@@ -298,21 +308,25 @@ static bool set_headers(const struct route *r, struct event *ev, struct envelope
 	return true;
 }
 
+/* What templates are expanded over. *ret_timed: the row says when it was written. */
+static void read_values(const struct route *r, struct batch *batch, uint32_t row, struct slice *values, bool *ret_timed)
+{
+	for (int i = 0; i < FIELD_EXTRA + (int)r->names.n_extra; i++)
+		values[i] = field_text(batch, batch_row(batch, row), i);
+	values[NAMES_RELAY_VALUE] = batch->relay;
+	if (!values[FIELD_MESSAGE_ID].ptr)
+		values[FIELD_MESSAGE_ID] = values[FIELD_ID];
+	*ret_timed = values[FIELD_CREATED_AT].ptr &&
+		     rfc3339_from_postgres(values[FIELD_CREATED_AT], &batch->arena, &values[FIELD_CREATED_AT]);
+}
+
 bool route_row(const struct route *r, struct batch *batch, uint32_t row, struct error *err)
 {
 	struct event *ev = &batch->events[row];
 	struct slice values[NAMES_VALUES];
 	struct envelope_facts facts = { .values = values };
 
-	for (int i = 0; i < FIELD_EXTRA + (int)r->names.n_extra; i++)
-		values[i] = field_text(batch, batch_row(batch, row), i);
-	values[NAMES_RELAY_VALUE] = batch->relay;
-	if (!values[FIELD_MESSAGE_ID].ptr)
-		values[FIELD_MESSAGE_ID] = values[FIELD_ID];
-	if (values[FIELD_CREATED_AT].ptr)
-		facts.timed = rfc3339_from_postgres(values[FIELD_CREATED_AT], &batch->arena,
-						    &values[FIELD_CREATED_AT]);
-
+	read_values(r, batch, row, values, &facts.timed);
 	ev->id = values[FIELD_ID];
 	ev->entity = values[FIELD_ENTITY];
 	ev->message_id = values[FIELD_MESSAGE_ID];
@@ -325,4 +339,41 @@ bool route_row(const struct route *r, struct batch *batch, uint32_t row, struct 
 	facts.empty = !ev->payload.ptr;
 	set_key(r, ev, values);
 	return set_topic(r, ev, values, err) && set_headers(r, ev, &facts, err);
+}
+
+/* ---- Letters ----------------------------------------------------------------------------------------------------- */
+
+static void add_reasons(struct event *ev)
+{
+	struct arena *arena = &ev->batch->arena;
+	_cleanup_(mem_freep) char *attempts = mem_printf("%u", ev->attempt + 1);
+	struct header_list l = { .items = arena_alloc(arena, (ev->n_headers + 4) * sizeof(struct header)) };
+
+	for (uint32_t i = 0; i < ev->n_headers; i++)
+		header_list_add(&l, ev->headers[i].name, ev->headers[i].value);
+	header_list_set(&l, SLICE_LITERAL("postrider-dead-topic"), ev->meant_for);
+	header_list_set(&l, SLICE_LITERAL("postrider-dead-kind"), slice_of(error_kind_name(ev->reason->kind)));
+	header_list_set(&l, SLICE_LITERAL("postrider-dead-error"), arena_copy(arena, slice_of(ev->reason->message)));
+	header_list_set(&l, SLICE_LITERAL("postrider-dead-attempts"), arena_copy(arena, slice_of(attempts)));
+	ev->headers = l.items;
+	ev->n_headers = l.count;
+}
+
+bool route_letter(const struct route *r, struct event *ev)
+{
+	struct slice values[NAMES_VALUES], topic;
+	bool timed;
+
+	if (!r->letters)
+		return false;
+	read_values(r, ev->batch, (uint32_t)(ev - ev->batch->events), values, &timed);
+	topic = template_expand(r->letters, values, &ev->batch->arena);
+	if (topic.len == 0)
+		return false;
+	ev->letter = ev->alone = true;
+	ev->meant_for = ev->topic;
+	ev->topic = topic;
+	ev->reason = TAKE_PTR(ev->failure);
+	add_reasons(ev);
+	return true;
 }

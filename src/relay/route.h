@@ -35,4 +35,8 @@ bool route_check_table(const struct route *r, const struct table *t, struct erro
  * cannot be routed (headers are not a JSON object, say): ERROR_REJECTED, with id and entity filled in all the same. */
 bool route_row(const struct route *r, struct batch *batch, uint32_t row, struct error *err);
 
+/* Makes a letter of an event that is given up: addressed to the dead-letter topic, with headers that say why, and alone, so
+ * that nothing of its entity follows before it is buried. Its failure becomes its reason. False: it has no such topic. */
+bool route_letter(const struct route *r, struct event *ev);
+
 #endif

@@ -1,4 +1,4 @@
-/* What follows a failure: one row per kind of error. */
+/* What follows a failure: one row for each kind of error, and one for each policy when the retries of a row are used up. */
 #ifndef POSTRIDER_RELAY_VERDICT_H
 #define POSTRIDER_RELAY_VERDICT_H
 
@@ -6,16 +6,24 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "config/config.h"
+#include "read/reader.h"
+#include "relay/event.h"
 #include "relay/window.h"
 
 struct verdict {
 	enum window_action action;
-	bool counts;            /* as an attempt of this row */
+	bool counts;            /* as a refusal of this row: retries are limited */
 };
 
 const struct verdict *verdict_of(enum error_kind kind);
 
-/* How long a held entity waits after its row has been refused `attempts` times; at least one wait even when none counts. */
-int64_t verdict_delay_ms(uint32_t attempts, uint64_t *seed);
+/* The policy for rows of a topic, which may be NULL where the row could not be routed. */
+enum when_refused when_refused_of(const struct failure_config *policy, struct slice topic);
+
+/* What a refused row comes to. */
+enum hold_kind verdict_hold_kind(const struct failure_config *policy, const struct event *ev);
+/* And all that is recorded of it. */
+struct hold verdict_hold(const struct failure_config *policy, struct event *ev, uint64_t *seed);
 
 #endif

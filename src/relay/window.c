@@ -315,11 +315,13 @@ void window_failed(struct window *w, struct event *ev, enum window_action action
 void window_refused(struct window *w, struct event *ev)
 {
 	struct lane *l = ev->lane;
+	bool was_held = l->last->state == EVENT_HELD;
 
 	assert(ev->state != EVENT_SUBMITTED && ev->state != EVENT_ORPHANED);
 	/* What is ahead of it is delivered again at once; what is behind it leaves, a row that was held before included. */
 	list_remove_lane(&w->delivered, l);
 	list_remove_lane(&w->held, l);
+	w->n_stopped -= was_held && l->last->state != EVENT_HELD;
 	stop_lane(w, l, ev, WINDOW_HOLD);
 	if (l->submitted == 0)
 		resolve_failure(w, l);

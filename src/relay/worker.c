@@ -31,6 +31,7 @@ struct worker {
 	const struct sink_driver *drivers[WINDOW_STAGES_MAX];
 	uint32_t n_sinks;
 	struct limiter failures;
+	bool gone;                              /* the worker cannot go on */
 	struct error why_broken;                /* written before `broken` is set */
 	pthread_mutex_t state_lock;
 	struct worker_state state;              /* as of the last turn; guarded by state_lock */
@@ -94,12 +95,29 @@ static void log_failure(struct worker *w, const struct event *ev, int64_t now)
 			 F_INT("suppressed", suppressed), F_ERROR(ev->failure));
 }
 
+/* The last refusal of a row sends it to the dead-letter topic, where there is one, and no longer where it was meant for. */
+static bool becomes_letter(const struct worker *w, struct event *ev)
+{
+	return ev->state == EVENT_SUBMITTED && !ev->letter &&
+	       verdict_hold_kind(&w->outbox->config->failure, ev) == HOLD_BURY && route_letter(w->outbox->route, ev);
+}
+
+/* A letter that has arrived, or was refused as well, ends as a row that is given up, for the reason that it had. */
+static void end_letter(struct event *ev)
+{
+	if (!ev->letter || (ev->failure && !verdict_of(ev->failure->kind)->counts))
+		return;
+	free(ev->failure);
+	ev->failure = TAKE_PTR(ev->reason);
+}
+
 static void take_outcomes(struct worker *w, int64_t now)
 {
 	struct event *next;
 
 	for (struct event *ev = mailbox_take(&w->mailbox); ev; ev = next) {
 		next = ev->next;        /* the window may put the event on a list of its own */
+		end_letter(ev);
 		if (!ev->failure) {
 			window_passed(&w->window, ev);
 			continue;
@@ -108,17 +126,36 @@ static void take_outcomes(struct worker *w, int64_t now)
 
 		if (action == WINDOW_RESEND)
 			log_failure(w, ev, now);
+		else if (becomes_letter(w, ev))
+			action = WINDOW_RESEND;
 		window_failed(&w->window, ev, action);
 	}
 }
 
 /* --- sinks ---------------------------------------------------------------------------------------------------- */
 
-/* Nothing that waiting would mend: the supervisor ends the process. */
-static void give_up(struct worker *w, const struct error *why)
+/* The supervisor is to end the process. */
+static void report_broken(struct worker *w, const struct error *why)
 {
+	if (atomic_load(&w->broken))
+		return;
 	w->why_broken = *why;
 	atomic_store(&w->broken, true);
+}
+
+/* Nothing that waiting would mend. */
+static void give_up(struct worker *w, const struct error *why)
+{
+	report_broken(w, why);
+	w->gone = true;
+}
+
+/* A refusal that ends the process: all workers of the outbox finish what they have, and claim no more. */
+static void halt(struct worker *w)
+{
+	report_broken(w, &w->feed.stop);
+	if (!atomic_exchange(&w->outbox->halted, true))
+		bell_ring_all(&w->outbox->bell);
 }
 
 /* Only once the reader is connected: a sink in the same database wants to know that it is. */
@@ -233,7 +270,7 @@ static bool turn(struct worker *w)
 	int64_t now = clock_ms(), deadline, stop_at = atomic_load(&w->drain_deadline_ms);
 
 	atomic_store_explicit(&w->last_turn_ms, now, memory_order_relaxed);
-	if (stop_at != CLOCK_NEVER)
+	if (stop_at != CLOCK_NEVER || atomic_load(&w->outbox->halted))
 		feed_drain(&w->feed);
 	feed_wake(&w->feed, now);
 	take_outcomes(w, now);
@@ -246,7 +283,9 @@ static bool turn(struct worker *w)
 		open_sinks(w);
 	if (w->feed.refused.kind != ERROR_NONE)
 		give_up(w, &w->feed.refused);
-	if (atomic_load(&w->broken))
+	if (w->feed.stop.kind != ERROR_NONE)
+		halt(w);
+	if (w->gone)
 		return false;
 	if (w->sinks_open)
 		submit_ready(w);

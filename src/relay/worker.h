@@ -6,6 +6,7 @@
 #ifndef POSTRIDER_RELAY_WORKER_H
 #define POSTRIDER_RELAY_WORKER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ struct outbox {
 	struct hand hand;
 	struct pool *pool;                      /* the reader's own; NULL: it has none */
 	struct sink_target **targets;           /* one per configured sink, in order */
+	_Atomic bool halted;                    /* a row was refused after which the process is to end: claim no more */
 };
 
 struct worker_totals {

@@ -238,7 +238,8 @@ static void prepare(struct scene *s)
 	fake_driver.settles_whole = false;
 	fake_driver.keeps_order = NULL;
 	*s = (struct scene){
-		.outbox = { .name = text("orders"), .batch_size = BATCH_SIZE, .batch_max = BATCH_MAX,
+		.outbox = { .failure = { .max_retries = 10, .first_delay_ms = 1000, .max_delay_ms = 300000, .jitter = 50 },
+			    .name = text("orders"), .batch_size = BATCH_SIZE, .batch_max = BATCH_MAX,
 			    .in_flight_bytes = 1 << 20,
 			    .columns = { .id.name = text("id"), .entity_id.name = text("entity_id"),
 					 .payload.name = text("payload"), .topic.name = text("topic"),
