@@ -56,6 +56,7 @@ struct reader {
 	char said[512];
 	size_t want_bytes;
 	int64_t hold_delay_ms;
+	enum hold_kind hold_kind;
 	char lanes[64];                 /* entities that must not be claimed again */
 
 	enum error_kind refuse_open;
@@ -119,6 +120,7 @@ static bool fake_begin(struct reader *r, const struct exchange *x, struct error 
 		snprintf(note, sizeof(note), "(%u)", x->holds[i].attempts);
 		add_word("!", x->holds[i].event->id, note);
 		r->hold_delay_ms = x->holds[i].delay_ms;
+		r->hold_kind = x->holds[i].kind;
 		assert_non_null(x->holds[i].event->failure);
 	}
 	if (x->want_rows > 0) {
@@ -985,6 +987,37 @@ static void a_refused_row_is_recorded_with_its_attempts_and_a_delay(void **state
 	scene_close(&s);
 }
 
+/* What is recorded of a row that was refused as often as that before. */
+static enum hold_kind kind_after(enum when_refused then, uint32_t attempts)
+{
+	enum hold_kind kind;
+	struct scene s;
+
+	prepare(&s);
+	s.outbox.failure.then = then;
+	turn(&s);
+	reply(&s, (struct reply){ .rows = "a1 a2", .exhausted = true,
+				  .retry = { SLICE_LITERAL("a"), SLICE_LITERAL("a1"), attempts } });
+	refuse(&s, ERROR_REJECTED);
+	turn(&s);
+	kind = server.hold_kind;
+	assert_int_equal(s.feed.stop.kind, then == REFUSED_STOP ? ERROR_REJECTED : ERROR_NONE);
+	reply(&s, (struct reply){ .exhausted = true });
+	assert_int_equal(s.window.rows, 0);     /* what stood behind it is claimed again */
+	scene_close(&s);
+	return kind;
+}
+
+static void what_is_recorded_of_a_refused_row_is_the_policys(void **state _unused_)
+{
+	assert_int_equal(kind_after(REFUSED_BLOCK, 9), HOLD_RETRY);
+	assert_int_equal(kind_after(REFUSED_BLOCK, 10), HOLD_BLOCK);
+	assert_int_equal(kind_after(REFUSED_DEAD_LETTER, 9), HOLD_RETRY);
+	assert_int_equal(kind_after(REFUSED_DEAD_LETTER, 10), HOLD_BURY);
+	assert_int_equal(kind_after(REFUSED_SKIP, 10), HOLD_SKIP);
+	assert_int_equal(kind_after(REFUSED_STOP, 0), HOLD_STOP);
+}
+
 static void what_a_row_is_not_to_blame_for_is_not_counted(void **state _unused_)
 {
 	struct scene s;
@@ -1356,6 +1389,7 @@ int main(void)
 		cmocka_unit_test(several_refused_rows_are_all_found),
 		cmocka_unit_test(delivered_rows_are_settled_at_the_latest_with_a_beat),
 		cmocka_unit_test(a_refused_row_is_recorded_with_its_attempts_and_a_delay),
+		cmocka_unit_test(what_is_recorded_of_a_refused_row_is_the_policys),
 		cmocka_unit_test(what_a_row_is_not_to_blame_for_is_not_counted),
 		cmocka_unit_test(an_entity_that_was_held_for_a_row_that_is_gone_starts_afresh),
 		cmocka_unit_test(the_worker_wakes_when_a_held_entity_is_due),

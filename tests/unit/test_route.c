@@ -24,7 +24,7 @@ struct pair {
 
 /* What a test changes about the usual settings; NULL keeps them. */
 struct settings {
-	const char *topic, *key, *source;
+	const char *topic, *key, *source, *letters;
 	struct pair headers[4];
 	enum outbox_preset preset;
 	enum envelope_mode envelope;
@@ -79,6 +79,7 @@ static struct outbox_config outbox_of(const struct settings *s)
 			.envelope = s->envelope,
 			.tombstone = s->tombstone,
 		},
+		.failure.dead_letter_topic = text(s->letters ? s->letters : ""),
 	};
 
 	for (const struct pair *p = s->headers; p < s->headers + ARRAY_SIZE(s->headers) && p->key; p++)
@@ -670,6 +671,75 @@ static void a_table_without_a_needed_column_is_noticed_at_the_start(void **state
 	}
 }
 
+/* --- letters -------------------------------------------------------------------------------------------------- */
+
+static struct error *reason(void)
+{
+	struct error *why = mem_new(struct error);
+
+	error_set(why, ERROR_REJECTED, "too large");
+	return why;
+}
+
+static const char *header_of(const struct event *ev, const char *name)
+{
+	static char value[64];
+
+	for (uint32_t i = 0; i < ev->n_headers; i++) {
+		if (!slice_is(ev->headers[i].name, name))
+			continue;
+		snprintf(value, sizeof(value), "%.*s", (int)ev->headers[i].value.len, ev->headers[i].value.ptr);
+		return value;
+	}
+	return NULL;
+}
+
+static void a_letter_is_the_same_message_to_another_topic_with_its_reason(void **state _unused_)
+{
+	struct settings s = { .letters = "dead.{entity_type}" };
+	struct routed r;
+	uint32_t headers;
+
+	route(&r, &s, &usual_row);
+	assert_true(r.ok);
+	headers = r.ev->n_headers;
+	r.ev->attempt = 4;
+	r.ev->failure = reason();
+	assert_true(route_letter(r.route, r.ev));
+	assert_true(r.ev->letter && r.ev->alone);
+	assert_true(slice_is(r.ev->topic, "dead.Order"));
+	assert_true(slice_is(r.ev->meant_for, "outbox.event.Order"));
+	assert_true(slice_is(event_own_topic(r.ev), "outbox.event.Order"));
+	assert_true(slice_is(r.ev->payload, "{\"total\": 9.90}"));
+	assert_null(r.ev->failure);
+	assert_string_equal(r.ev->reason->message, "too large");
+	assert_int_equal(r.ev->n_headers, headers + 4);
+	assert_string_equal(header_of(r.ev, "postrider-dead-topic"), "outbox.event.Order");
+	assert_string_equal(header_of(r.ev, "postrider-dead-kind"), "rejected");
+	assert_string_equal(header_of(r.ev, "postrider-dead-error"), "too large");
+	assert_string_equal(header_of(r.ev, "postrider-dead-attempts"), "5");
+	routed_release(&r);
+}
+
+static void there_is_no_letter_without_a_topic_for_it(void **state _unused_)
+{
+	struct settings none = { 0 }, of_null = { .letters = "{traceparent}" };
+	struct routed r;
+
+	route(&r, &none, &usual_row);
+	r.ev->failure = reason();
+	assert_false(route_letter(r.route, r.ev));
+	assert_false(r.ev->letter);
+	assert_non_null(r.ev->failure);
+	routed_release(&r);
+
+	route(&r, &of_null, &usual_row);
+	r.ev->failure = reason();
+	assert_false(route_letter(r.route, r.ev));
+	assert_non_null(r.ev->failure);
+	routed_release(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -692,6 +762,8 @@ int main(void)
 		cmocka_unit_test(other_columns_are_listed_once_in_the_order_of_their_first_use),
 		cmocka_unit_test(more_other_columns_than_there_is_room_for_are_refused),
 		cmocka_unit_test(a_table_without_a_needed_column_is_noticed_at_the_start),
+		cmocka_unit_test(a_letter_is_the_same_message_to_another_topic_with_its_reason),
+		cmocka_unit_test(there_is_no_letter_without_a_topic_for_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
