@@ -2,7 +2,7 @@
 
 from tests.chaos.faults import CLEAN
 
-ALWAYS = ("lost", "waiting", "phantom", "unsettled", "held", "scattered")
+ALWAYS = ("lost", "waiting", "phantom", "unsettled", "held", "buried", "scattered")
 ORDERED = ("disorder", "overlap")
 BACKLOG = "backlog"     # as the detail of a fault: it struck while rows from before the slot were published
 WAKING = 10.0       # seconds after a freeze in which what a node still had on its way may turn up
@@ -45,3 +45,8 @@ def shortcomings(faults, backlog):
     if backlog and not any(fault.detail == BACKLOG for fault in faults):
         return ["all rows from before the slot were published before the first fault"]
     return []
+
+
+def unpoisoned(poison, remains):
+    """The same, of a run with poison."""
+    return ["not one row was given up"] if poison and not remains.dead else []

@@ -110,7 +110,8 @@ class Scene:
         if plan.sink == "kafka":
             self.kafka, self.way_to_kafka = stage.kafka(), stage.way_to_kafka()
             # The broker's own clock says when a record arrived; a producer's would say when it was sent.
-            self.topic = self.kafka.create_topic(self.database.name, config={"message.timestamp.type": "LogAppendTime"})
+            self.topic = self.kafka.create_topic(self.database.name, config={
+                "message.timestamp.type": "LogAppendTime", "max.message.bytes": str(len(ledger.POISON) // 2)})
         self.fleet = Fleet(folder, self.settings, plan.nodes, self.tell)
         self.init = write_config(folder / "init.yaml", self.settings("init", "-"))
         self._create_table()
@@ -122,6 +123,10 @@ class Scene:
             config = write_config(self.folder / "table.yaml", self.settings("init", "-", TABLE_ONLY))
         done = postrider("init", "-c", config)
         assert done.returncode == 0, done.stderr
+
+    def refuse_poison(self):
+        """The event store does it as Kafka does: this row, and no other."""
+        self.database.execute("ALTER TABLE postrider.event ADD CHECK (payload ->> 'poison' IS NULL)")
 
     def tell(self, text):
         self.diary.append(f"{time.time():.3f} {text}")
@@ -179,8 +184,9 @@ def run(stage, plan, keep, keep_all=False):
 def _play(scene, result):
     entities = scene.database.entities(ENTITIES)
     scene.database.write_backlog(scene.reader.backlog)
+    scene.refuse_poison()
     scene.writers = ledger.Writers(
-        scene.database.dsn, entities, threads=WRITERS, pause=PAUSE, write=_write, patient=True)
+        scene.database.dsn, entities, threads=WRITERS, pause=PAUSE, write=partial(_write, scene.reader.poison), patient=True)
     with scene.writers:
         if scene.reader.backlog:
             slot.install(scene, scene.init)
@@ -198,8 +204,10 @@ def _play(scene, result):
     return _compare(scene, result)
 
 
-def _write(connection, entity, late):
-    if random.random() < BURSTS:
+def _write(poison, connection, entity, late):
+    if random.random() < poison:
+        ledger.write_poison(connection, entity)
+    elif random.random() < BURSTS:
         ledger.write_burst(connection, entity, random.randint(*BURST))
     else:
         ledger.write_one(connection, entity, late)
@@ -298,7 +306,8 @@ def _compare(scene, result):
         result.farthest = {"records": max(repeat.records for repeat in report.duplicates),
                            "seconds": max(repeat.seconds for repeat in report.duplicates)}
     result.refused = sum(path.read_text(errors="replace").count('"row.refused"') for path in scene.folder.glob("*.log"))
-    result.failures += scene.fleet.failures + judge.shortcomings(result.faults, scene.reader.backlog)
+    result.failures += (scene.fleet.failures + judge.shortcomings(result.faults, scene.reader.backlog)
+                        + judge.unpoisoned(scene.reader.poison, remains))
     result.violations = judge.violations(
         report, scene.frozen, result.kinds(), scene.reader.ordered)
     return committed, log, report

@@ -6,7 +6,7 @@ end. Delivery is at least once, so order is judged by the first occurrence of ea
 depends on what the test did, so they are reported apart.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field, fields
 from typing import NamedTuple, Optional
 
@@ -40,6 +40,8 @@ class Remains(NamedTuple):
 
     outbox: frozenset = frozenset()     # message ids of rows that are still in the table
     held: tuple = ()                    # entities that are held back
+    dead: tuple = ()                    # message ids of dead letters, as often as there are some
+    poison: frozenset = frozenset()     # message ids that no sink takes
 
 
 class Overtaken(NamedTuple):
@@ -83,6 +85,7 @@ class Report:
     duplicates: list = field(default_factory=list)  # arrived again
     unsettled: list = field(default_factory=list)   # arrived, and still in the outbox
     held: list = field(default_factory=list)        # entities that are held back at the end
+    buried: list = field(default_factory=list)      # dead letters that are no poison, or are there twice
     scattered: list = field(default_factory=list)   # entities in more than one partition
 
     def violations(self, ignore=()):
@@ -121,7 +124,9 @@ def check(ledger, log, remains=Remains()):
         if len({arrival.place for arrival in arrivals}) > 1:
             report.scattered.append(entity)
 
-    missing = [entry for entry in ledger if entry.message_id not in arrived]
+    dead = Counter(remains.dead)
+    report.buried = [message_id for message_id, count in dead.items() if count > 1 or message_id not in remains.poison]
+    missing = [entry for entry in ledger if entry.message_id not in arrived and entry.message_id not in dead]
     report.lost = [entry for entry in missing if entry.message_id not in remains.outbox]
     report.waiting = [entry for entry in missing if entry.message_id in remains.outbox]
     report.unsettled = [entry for entry in ledger if entry.message_id in arrived and entry.message_id in remains.outbox]

@@ -17,7 +17,9 @@ SCHEMA = """
 CREATE TABLE public.entity (id text PRIMARY KEY, seq bigint NOT NULL DEFAULT 0);
 CREATE TABLE public.ledger (entity text NOT NULL, seq bigint NOT NULL, message_id uuid PRIMARY KEY,
     at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE TABLE public.poison (message_id uuid PRIMARY KEY);
 """
+POISON = "x" * 30000    # more than a topic for it takes
 
 
 def create(connection, entities):
@@ -53,7 +55,10 @@ def remains(connection, table="public.outbox"):
     """What the relays have left in the database."""
     rows = connection.execute(f"SELECT message_id::text FROM {table}").fetchall()
     held = connection.execute("SELECT entity FROM postrider.retry").fetchall()
-    return Remains(frozenset(row[0] for row in rows), tuple(row[0] for row in held))
+    dead = connection.execute("SELECT message_id FROM postrider.dead_letter").fetchall()
+    poison = connection.execute("SELECT message_id::text FROM public.poison").fetchall()
+    return Remains(frozenset(row[0] for row in rows), tuple(row[0] for row in held), tuple(row[0] for row in dead),
+                   frozenset(row[0] for row in poison))
 
 
 def arrivals(records):
@@ -89,6 +94,17 @@ def write_one(connection, entity, late=0.0, table="public.outbox"):
             time.sleep(late)
 
 
+def write_poison(connection, entity):
+    """One serial transaction with a row that no sink takes, between two that are good."""
+    with connection.transaction():
+        (last,) = connection.execute(
+            "UPDATE public.entity SET seq = seq + 3 WHERE id = %s RETURNING seq", (entity,)).fetchone()
+        _insert(connection, entity, last - 2, "public.outbox")
+        connection.execute("INSERT INTO public.poison VALUES (%s)",
+                           (_insert(connection, entity, last - 1, "public.outbox", poison=POISON),))
+        _insert(connection, entity, last, "public.outbox")
+
+
 def write_one_freely(connection, entity, late=0.0, table="public.outbox"):
     """One transaction that locks nothing: it commits whenever it likes, in another order than the ids."""
     with connection.transaction():
@@ -112,11 +128,12 @@ def write_burst(connection, entity, rows, table="public.outbox"):
             {"entity": entity, "first": last - rows + 1, "last": last})
 
 
-def _insert(connection, entity, seq, table):
+def _insert(connection, entity, seq, table, **more):
     (message_id,) = connection.execute(
         f"INSERT INTO {table} (entity_type, entity_id, event_type, payload) VALUES ('order', %s, 'changed', %s)"
-        " RETURNING message_id", (entity, json.dumps({"seq": seq}))).fetchone()
+        " RETURNING message_id", (entity, json.dumps({"seq": seq, **more}))).fetchone()
     connection.execute("INSERT INTO public.ledger VALUES (%s, %s, %s)", (entity, seq, message_id))
+    return message_id
 
 
 class Writers:

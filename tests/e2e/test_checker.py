@@ -20,8 +20,10 @@ def arrival(name):
     return Arrival(*entry(event)[:3], place or None, float(time) if time else None, claim or None)
 
 
-def history(committed, arrived, outbox="", held=""):
-    remains = Remains(frozenset(f"id-{name}" for name in outbox.split()), tuple(held.split()))
+def history(committed, arrived, outbox="", held="", dead="", poison=""):
+    def ids(names):
+        return (f"id-{name}" for name in names.split())
+    remains = Remains(frozenset(ids(outbox)), tuple(held.split()), tuple(ids(dead)), frozenset(ids(poison)))
     return check([entry(name) for name in committed.split()], [arrival(name) for name in arrived.split()], remains)
 
 
@@ -43,6 +45,17 @@ def history(committed, arrived, outbox="", held=""):
 ])
 def test_each_history_is_judged_right(committed, arrived, violations):
     assert history(committed, arrived).violations() == violations
+
+
+@pytest.mark.parametrize("arrived, dead, poison, violations", [
+    ("a1 a3", "a2", "a2", ["gaps"]),                                    # it is missing, and known to be
+    ("a1 a3", "", "a2", ["lost", "gaps"]),
+    ("a1 a2 a3", "a2", "a2", []),                                       # a letter that was published before
+    ("a1 a2", "a3", "", ["buried"]),                                    # nobody had refused it
+    ("a1 a3", "a2 a2", "a2", ["gaps", "buried"]),
+])
+def test_dead_letters_are_no_loss_if_they_had_to_be(arrived, dead, poison, violations):
+    assert history("a1 a2 a3", arrived, dead=dead, poison=poison).violations() == violations
 
 
 @pytest.mark.parametrize("arrived, violations", [
