@@ -1,10 +1,26 @@
 """Programs in Go: modules come from Go's proxy, checked against their sums; only the program stays in the cache."""
 
+import hashlib
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
-from .common import ServerMissing, cache_dir
+from .common import ServerMissing, cache_dir, cached
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "consumers" / "go"
+
+
+def fetch_example():
+    """The consumer in examples/consumers/go, built when it is not there yet as it is now."""
+    source = b"".join(path.read_bytes() for path in sorted(EXAMPLE.iterdir()) if path.name.startswith("go.")
+                      or path.suffix == ".go")
+
+    def build(folder):
+        print("building the example of a consumer in Go", flush=True)
+        run_go(folder, "build", "-trimpath", "-o", folder / "consumer", ".", cwd=EXAMPLE)
+
+    return cached(f"consumer-{hashlib.sha256(source).hexdigest()[:12]}", build) / "consumer"
 
 
 def run_go(folder, *arguments, cwd=None):
