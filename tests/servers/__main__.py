@@ -1,8 +1,8 @@
-"""python -m tests.servers fetch: downloads what the servers need into the cache, so that tests start at once."""
+"""python -m tests.servers fetch: fills the cache with what tests download or build, so that they start at once."""
 
 import sys
 
-from . import kafka, postgres, toxiproxy
+from . import golang, kafka, postgres, toxiproxy
 from .common import ServerMissing
 
 
@@ -10,7 +10,7 @@ def main():
     if sys.argv[1:] != ["fetch"]:
         sys.exit("usage: python -m tests.servers fetch")
     missing = False
-    for fetch in (postgres.fetch_18, kafka.fetch, toxiproxy.fetch):
+    for fetch in (postgres.fetch_18, kafka.fetch, toxiproxy.fetch, golang.fetch_example):
         try:
             fetch()
         except ServerMissing as error:

@@ -2,13 +2,11 @@
 
 import contextlib
 import json
-import os
-import shutil
-import subprocess
 import urllib.error
 import urllib.request
 
-from .common import Server, ServerError, ServerMissing, cache_dir, cached, free_port
+from .common import Server, ServerError, cached, free_port
+from .golang import run_go
 
 VERSION = "2.5.0"       # builds with Go 1.17 and later, so with Debian 12's
 MODULE = f"github.com/Shopify/toxiproxy/v2/cmd/server@v{VERSION}"
@@ -101,16 +99,4 @@ def fetch():
 
 def _build(folder):
     print(f"building Toxiproxy {VERSION}", flush=True)
-    if not shutil.which("go"):
-        raise ServerMissing("go is not installed (Debian package golang-go)")
-    scratch = cache_dir() / "go"
-    # Module files are made read-only unless told otherwise, and then a plain rm -r of the cache fails.
-    environment = os.environ | {
-        "GOPATH": str(scratch), "GOCACHE": str(scratch / "build"), "GOBIN": str(folder), "GOTOOLCHAIN": "local",
-        "GOFLAGS": os.environ.get("GOFLAGS", "") + " -modcacherw", "CGO_ENABLED": "0"}
-    environment.pop("GOMODCACHE", None)
-    done = subprocess.run(["go", "install", MODULE], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          cwd=folder, env=environment)
-    if done.returncode != 0:
-        raise ServerMissing(f"go install {MODULE} failed:\n{done.stderr[-2000:]}")
-    shutil.rmtree(scratch, ignore_errors=True)
+    run_go(folder, "install", MODULE)
