@@ -15,6 +15,7 @@
 enum {
 	PROBE_MS = 5000,
 	MEND_EVERY_MS = 5,
+	ANSWER_EVERY_MS = 100,
 };
 
 struct sink_target {
@@ -77,12 +78,17 @@ static bool kafka_open(struct sink_target *t, const struct sink_env *env, struct
 	*ret = mem_new(struct sink);
 	(*ret)->target = t;
 	(*ret)->outcomes.box = env->outcomes;
-	(*ret)->bulk.outcomes = (*ret)->careful.outcomes = &(*ret)->outcomes;
+	producer_user_open(&(*ret)->bulk, t->bulk, &(*ret)->outcomes);
+	producer_user_open(&(*ret)->careful, t->careful, &(*ret)->outcomes);
 	return true;
 }
 
 static void kafka_close(struct sink *s)
 {
+	if (!s)
+		return;
+	producer_user_close(&s->bulk, s->target->bulk);
+	producer_user_close(&s->careful, s->target->careful);
 	free(s);
 }
 
@@ -116,23 +122,34 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 	return taken;
 }
 
-/* While a producer is being replaced it takes nothing, and a worker without rows there is told by nobody when it does. */
+/* While a producer is being replaced it takes nothing, and a worker without rows there is told by nobody when it does. An
+ * answer of the brokers wakes the worker, but it may not come. */
 static int kafka_pollfd(const struct sink *s, short *ret_events _unused_, int64_t *ret_deadline_ms)
 {
 	bool mends = producer_mends(s->target->bulk) || producer_mends(s->target->careful);
 
-	*ret_deadline_ms = mends ? clock_ms() + MEND_EVERY_MS : CLOCK_NEVER;
+	*ret_deadline_ms = CLOCK_NEVER;
+	if (mends)
+		*ret_deadline_ms = clock_ms() + MEND_EVERY_MS;
+	else if (s->bulk.asking || s->careful.asking)
+		*ret_deadline_ms = clock_ms() + ANSWER_EVERY_MS;
 	return -1;
 }
 
 static void kafka_pump(struct sink *s, int64_t now_ms)
 {
+	struct error none;
+
 	producer_mend(s->target->bulk, now_ms);
 	producer_mend(s->target->careful, now_ms);
+	/* Only the bulk one keeps rows waiting. */
+	if (s->bulk.first)
+		producer_submit(s->target->bulk, &s->bulk, NULL, 0, &none);
 }
 
 static void kafka_recall(struct sink *s)
 {
+	producer_user_drop(&s->bulk, "not sent: the claim on its entity is gone");
 	producer_recall(s->target->bulk);
 	producer_recall(s->target->careful);
 }

@@ -6,7 +6,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-enum { ASK_EVERY_MS = 2000 };
+enum {
+	ASK_EVERY_MS = 2000,                    /* an answer is good for so long */
+	ANSWER_MS = 1000,                       /* a row waits so long for one; then what we remember decides */
+};
 
 void topic_limits_init(struct topic_limits *l)
 {
@@ -61,9 +64,8 @@ void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk)
 }
 
 /* No answer, or no right to ask: then the broker has the last word. */
-void topic_limit_answer(rd_kafka_event_t *event)
+static void remember(struct topic_limit *t, rd_kafka_event_t *event)
 {
-	struct topic_limit *t = rd_kafka_event_opaque(event);
 	const rd_kafka_ConfigResource_t **resources;
 	const rd_kafka_ConfigEntry_t **entries;
 	size_t n = 0;
@@ -80,6 +82,14 @@ void topic_limit_answer(rd_kafka_event_t *event)
 			atomic_store(&t->max_bytes, atoll(rd_kafka_ConfigEntry_value(entries[i])));
 }
 
+void topic_limit_answer(rd_kafka_event_t *event)
+{
+	struct topic_limit *t = rd_kafka_event_opaque(event);
+
+	remember(t, event);
+	atomic_store(&t->answered_at_ms, clock_ms());
+}
+
 /* The least that the message takes as a batch of its own, in the brokers' format. */
 static size_t least_size(const struct event *ev)
 {
@@ -90,12 +100,15 @@ static size_t least_size(const struct event *ev)
 	return bytes;
 }
 
-bool topic_limit_exceeded(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev)
+enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev, int64_t now_ms)
 {
 	int64_t max_bytes = atomic_load_explicit(&t->max_bytes, memory_order_relaxed);
+	int64_t answered = atomic_load(&t->answered_at_ms);
 
 	if (max_bytes == 0 || least_size(ev) <= (size_t)max_bytes)
-		return false;
+		return TOPIC_LIMIT_KEPT;
+	if (answered != 0 && now_ms - answered < ASK_EVERY_MS)
+		return TOPIC_LIMIT_EXCEEDED;
 	topic_limit_ask(t, rk);
-	return true;
+	return now_ms - atomic_load(&t->asked_at_ms) < ANSWER_MS ? TOPIC_LIMIT_ASKED : TOPIC_LIMIT_EXCEEDED;
 }

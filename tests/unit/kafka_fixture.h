@@ -128,6 +128,8 @@ struct rows {
 	char names[64][8];
 	uint32_t n;
 	struct mailbox box;
+	void (*pump)(void *arg);        /* what their worker does in each turn; NULL: nothing */
+	void *arg;
 	char line[1024];
 };
 
@@ -168,6 +170,8 @@ static const char *outcomes(struct rows *r, uint32_t n)
 
 		assert_true(clock_ms() < deadline);
 		poll(&p, 1, 100);
+		if (r->pump)
+			r->pump(r->arg);
 		for (struct event *ev = mailbox_take(&r->box); ev; ev = ev->next, n--) {
 			char note[32] = "";
 
