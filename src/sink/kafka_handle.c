@@ -16,6 +16,7 @@ enum {
 	PURGE_MS = 5000,                        /* the longest that freeing waits for outcomes */
 	GRACE_MS = 1000,                        /* for answers to what is on the wire when it stops */
 	PURGE_EVERY_MS = 10,
+	ASK_MS = 5000,                          /* the longest that brokers have to say that they are there */
 };
 
 /* Its own fatal errors never have this code. */
@@ -39,6 +40,7 @@ struct handle {
 	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
 	_Atomic bool stopped;
+	_Atomic bool asking;                    /* whether brokers are there */
 	_Atomic uint32_t outstanding;
 	_Atomic int64_t draining_since_ms, purged_at_ms; /* 0: not yet */
 };
@@ -108,7 +110,7 @@ static void on_reports(struct handle *h, rd_kafka_event_t *event)
 		tell_gates(h, messages, n);
 		atomic_fetch_sub(&h->outstanding, (uint32_t)n);
 		if (delivered > 0)
-			kafka_health_delivered(&h->env->health);
+			kafka_health_answered(&h->env->health);
 	}
 }
 
@@ -125,6 +127,13 @@ static void on_error(struct handle *h, rd_kafka_event_t *event)
 	kafka_health_error(&h->env->health, code, rd_kafka_event_error_string(event));
 }
 
+static void on_cluster(struct handle *h, rd_kafka_event_t *event)
+{
+	atomic_store(&h->asking, false);
+	if (!rd_kafka_event_error(event))
+		kafka_health_answered(&h->env->health);
+}
+
 static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opaque)
 {
 	struct handle *h = opaque;
@@ -139,6 +148,9 @@ static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opa
 	case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
 		topic_limit_answer(event);
 		gate_keeper_call(&h->env->keeper);
+		break;
+	case RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT:
+		on_cluster(h, event);
 		break;
 	}
 	rd_kafka_event_destroy(event);
@@ -262,6 +274,22 @@ bool handle_drain(struct handle *h, int64_t now_ms)
 	return false;
 }
 
+void handle_ask(struct handle *h)
+{
+	rd_kafka_AdminOptions_t *options;
+	rd_kafka_queue_t *background;
+	char reason[256];
+
+	if (atomic_exchange(&h->asking, true))
+		return;
+	options = rd_kafka_AdminOptions_new(h->rk, RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER);
+	rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, reason, sizeof(reason));
+	background = rd_kafka_queue_get_background(h->rk);
+	rd_kafka_DescribeCluster(h->rk, options, background);
+	rd_kafka_queue_destroy(background);
+	rd_kafka_AdminOptions_destroy(options);
+}
+
 /* --- topics ------------------------------------------------------------------------------------------------------ */
 
 static const struct topic *find_topic(const struct handle *h, struct slice name)
@@ -344,6 +372,11 @@ static rd_kafka_resp_err_t produce(struct handle *h, rd_kafka_topic_t *topic, st
 	return code;
 }
 
+static bool may_pass(enum error_kind kind)
+{
+	return kind == ERROR_TRANSPORT || kind == ERROR_THROTTLED || kind == ERROR_LOST;
+}
+
 /* Through the gate, if there is one. */
 static enum handle_answer offer(struct handle *h, const struct topic *topic, struct gate_pass *pass, struct event *ev,
 				struct error *err)
@@ -360,7 +393,7 @@ static enum handle_answer offer(struct handle *h, const struct topic *topic, str
 	if (topic->gate && pass->refused)
 		return HANDLE_HOLDS_BACK;
 	kafka_error_set(err, code, NULL);
-	return (err->kind == ERROR_TRANSPORT || err->kind == ERROR_LOST || err->kind == ERROR_THROTTLED) ? HANDLE_NOT_NOW : HANDLE_REFUSED;
+	return may_pass(err->kind) ? HANDLE_NOT_NOW : HANDLE_REFUSED;
 }
 
 static enum handle_answer refuse(rd_kafka_resp_err_t code, struct error *err)
@@ -369,7 +402,7 @@ static enum handle_answer refuse(rd_kafka_resp_err_t code, struct error *err)
 	return HANDLE_REFUSED;
 }
 
-enum handle_answer handle_take(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err)
+static enum handle_answer look_and_offer(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err)
 {
 	const struct topic *topic = find_topic(h, ev->topic);
 	enum topic_limit_answer fits = TOPIC_LIMIT_KEPT;
@@ -383,4 +416,14 @@ enum handle_answer handle_take(struct handle *h, struct gate_pass *pass, struct 
 	if (fits == TOPIC_LIMIT_EXCEEDED)
 		return refuse(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, err);
 	return fits == TOPIC_LIMIT_KEPT ? offer(h, topic, pass, ev, err) : HANDLE_IS_ASKING;
+}
+
+enum handle_answer handle_take(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err)
+{
+	enum handle_answer answer = look_and_offer(h, pass, ev, err);
+
+	/* While brokers are away no row is blamed for anything. */
+	if (answer == HANDLE_REFUSED && breaker_is_open(h->env->health.breaker))
+		return HANDLE_NOT_NOW;
+	return answer;
 }

@@ -60,6 +60,9 @@ enum handle_answer {
 
 enum handle_answer handle_take(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err);
 
+/* Asks the brokers whether they are there, unless that is under way. An answer closes the breaker. */
+void handle_ask(struct handle *h);
+
 uint32_t handle_outstanding(const struct handle *h);
 /* Returns at once. False: it had stopped before. */
 bool handle_stop(struct handle *h);

@@ -7,7 +7,8 @@
 #include "base/mem.h"
 
 enum {
-	ASK_EVERY_MS = 2000,                    /* an answer is good for so long */
+	GOOD_MS = 500,                          /* an answer is good for so long */
+	ASK_AGAIN_MS = 2000,                    /* a question without an answer is repeated after this */
 	ANSWER_MS = 1000,                       /* a row waits so long for one; then what we remember decides */
 };
 
@@ -46,12 +47,13 @@ struct topic_limit *topic_limit_of(struct topic_limits *l, const char *topic)
 
 void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk)
 {
-	int64_t now = clock_ms(), asked = atomic_load(&t->asked_at_ms);
+	int64_t now = clock_ms(), asked = atomic_load(&t->asked_at_ms), answered = atomic_load(&t->answered_at_ms);
+	int64_t pause = answered >= asked ? GOOD_MS : ASK_AGAIN_MS;
 	rd_kafka_ConfigResource_t *resource;
 	rd_kafka_AdminOptions_t *options;
 	rd_kafka_queue_t *background;
 
-	if ((asked != 0 && now - asked < ASK_EVERY_MS) || !atomic_compare_exchange_strong(&t->asked_at_ms, &asked, now))
+	if ((asked != 0 && now - asked < pause) || !atomic_compare_exchange_strong(&t->asked_at_ms, &asked, now))
 		return;
 	resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, t->topic);
 	options = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
@@ -107,7 +109,7 @@ enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, 
 
 	if (max_bytes == 0 || least_size(ev) <= (size_t)max_bytes)
 		return TOPIC_LIMIT_KEPT;
-	if (answered != 0 && now_ms - answered < ASK_EVERY_MS)
+	if (answered != 0 && now_ms - answered < GOOD_MS)
 		return TOPIC_LIMIT_EXCEEDED;
 	topic_limit_ask(t, rk);
 	return now_ms - atomic_load(&t->asked_at_ms) < ANSWER_MS ? TOPIC_LIMIT_ASKED : TOPIC_LIMIT_EXCEEDED;

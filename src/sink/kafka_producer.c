@@ -29,15 +29,15 @@ struct producer {
 
 /* --- handles --------------------------------------------------------------------------------------------------- */
 
-bool producer_open(const struct sink_config *sink, struct topic_limits *limits, bool one_by_one, struct producer **ret,
-		   struct error *err)
+bool producer_open(const struct sink_config *sink, struct topic_limits *limits, struct breaker *breaker, bool one_by_one,
+		   struct producer **ret, struct error *err)
 {
 	struct producer *p = mem_new(struct producer);
 
 	p->env.sink = sink;
 	p->env.limits = limits;
 	p->env.one_by_one = one_by_one;
-	kafka_health_init(&p->env.health, sink);
+	kafka_health_init(&p->env.health, sink, breaker);
 	gate_keeper_init(&p->env.keeper);
 	pthread_rwlock_init(&p->lock, NULL);
 	pthread_mutex_init(&p->undertaker_lock, NULL);
@@ -311,6 +311,14 @@ uint32_t producer_submit(struct producer *p, struct producer_user *user, struct 
 }
 
 /* --- asking ------------------------------------------------------------------------------------------------------ */
+
+void producer_ask(struct producer *p)
+{
+	pthread_rwlock_rdlock(&p->lock);
+	if (p->handle && !handle_is_stopped(p->handle))
+		handle_ask(p->handle);
+	pthread_rwlock_unlock(&p->lock);
+}
 
 bool producer_probe(struct producer *p, const char *topic, int timeout_ms, int *ret_partitions, struct error *err)
 {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "relay/event.h"
+#include "sink/breaker.h"
 #include "sink/kafka_gate.h"
 #include "sink/kafka_limits.h"
 #include "sink/outcome.h"
@@ -41,8 +42,8 @@ void producer_user_drop(struct producer_user *user, const char *why);
 
 /* Neither connects nor waits. `one_by_one`: see kafka_conf.h; refusals are then final, otherwise the event is marked to
  * travel alone and comes back as lost. Such a producer costs nothing until it is given an event. */
-bool producer_open(const struct sink_config *sink, struct topic_limits *limits, bool one_by_one, struct producer **ret,
-		   struct error *err);
+bool producer_open(const struct sink_config *sink, struct topic_limits *limits, struct breaker *breaker, bool one_by_one,
+		   struct producer **ret, struct error *err);
 /* Purges what is outstanding; its events come back before this returns. */
 void producer_close(struct producer *p);
 
@@ -58,6 +59,9 @@ void producer_recall(struct producer *p);
  * when producer_mends, every few milliseconds. Costs nothing when all is well. */
 void producer_mend(struct producer *p, int64_t now_ms);
 bool producer_mends(struct producer *p);
+
+/* While the breaker is open: finds out whether brokers are back, also when there is nothing to deliver. */
+void producer_ask(struct producer *p);
 
 /* For `check`: asks the brokers for `topic`, or just for themselves when it is NULL. */
 bool producer_probe(struct producer *p, const char *topic, int timeout_ms, int *ret_partitions, struct error *err);

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "relay/mailbox.h"
+#include "sink/breaker.h"
 #include "sink/kafka_limits.h"
 
 enum { PATIENCE_MS = 10000 };
@@ -28,6 +29,7 @@ struct cluster {
 	rd_kafka_t *host;               /* the mock cluster lives in some client */
 	rd_kafka_mock_cluster_t *mock;
 	struct topic_limits limits;
+	struct breaker breaker;
 	struct config_pair properties[8];
 	struct sink_config sink;
 };
@@ -43,6 +45,7 @@ static void cluster_open(struct cluster *c, int partitions)
 	c->host = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
 	assert_non_null(c->host);
 	topic_limits_init(&c->limits);
+	breaker_init(&c->breaker);
 	c->mock = rd_kafka_mock_cluster_new(c->host, 1);
 	assert_non_null(c->mock);
 	assert_int_equal(rd_kafka_mock_topic_create(c->mock, "orders", partitions, 1), 0);
@@ -66,6 +69,7 @@ static void cluster_close(struct cluster *c)
 	rd_kafka_mock_cluster_destroy(c->mock);
 	rd_kafka_destroy(c->host);
 	topic_limits_release(&c->limits);
+	breaker_release(&c->breaker);
 }
 
 static rd_kafka_t *open_consumer(struct cluster *c)

@@ -18,7 +18,7 @@ static struct producer *open_producer(struct cluster *c, bool one_by_one)
 	struct producer *p;
 	struct error err;
 
-	if (!producer_open(&c->sink, &c->limits, one_by_one, &p, &err))
+	if (!producer_open(&c->sink, &c->limits, &c->breaker, one_by_one, &p, &err))
 		fail_msg("%s", err.message);
 	return p;
 }
