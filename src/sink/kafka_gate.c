@@ -16,11 +16,12 @@ struct partition {
 struct gate {
 	struct gate_keeper *keeper;
 	const struct kafka_partitioner *partitioner;
-	pthread_mutex_t lock;                   /* guards what follows */
+	pthread_mutex_t lock;                   /* guards what follows; atomics may be read without it */
 	struct partition *partitions;
-	int32_t n_partitions;                   /* 0: not known yet */
-	const struct event *unplaced;           /* the one row that was produced meanwhile */
-	uint64_t changed;                       /* the keeper's count when one of the two last changed */
+	_Atomic uint32_t firsts;                /* how many of them have a first row on its way */
+	_Atomic int32_t n_partitions;           /* 0: not known yet */
+	_Atomic(const struct event *) unplaced; /* the one row that was produced meanwhile */
+	_Atomic uint64_t changed;               /* the keeper's count when one of the two last changed; written before them */
 };
 
 /* The row that this thread is producing; NULL on librdkafka's own threads. */
@@ -127,8 +128,10 @@ static bool pass_partition(struct gate *g, int32_t number, const struct event *e
 	struct partition *p = &g->partitions[number];
 	bool admitted = !producing || admits(p, producing);
 
-	if (admitted && !p->first && !(producing && is_open(p, producing->now_ms)))
+	if (admitted && !p->first && !(producing && is_open(p, producing->now_ms))) {
 		p->first = ev;
+		g->firsts++;
+	}
 	return admitted;
 }
 
@@ -162,17 +165,30 @@ void gate_install(struct gate *g, rd_kafka_topic_conf_t *conf)
 
 /* --- around a call of produce -------------------------------------------------------------------------------------- */
 
-bool gate_enter(struct gate *g, struct gate_pass *pass, const struct event *ev)
+/* Once partitions are known no row is unplaced any more, so this does not become wrong after it was asked. */
+static bool is_past(const struct gate *g, const struct gate_pass *pass)
 {
-	bool asked = ev->key.ptr || g->partitioner->places_keyless, enters = true;
+	return g->n_partitions > 0 && !g->unplaced && g->changed <= pass->changes;
+}
+
+static bool enter_unknown_topic(struct gate *g, const struct gate_pass *pass, const struct event *ev)
+{
+	bool enters;
 
 	pthread_mutex_lock(&g->lock);
-	/* A row without a key goes anywhere, and has no order to lose. */
-	if (asked)
-		enters = g->changed <= pass->changes && !g->unplaced;
-	if (asked && enters && g->n_partitions == 0)
+	enters = !g->unplaced && g->changed <= pass->changes;
+	if (enters && g->n_partitions == 0)
 		g->unplaced = ev;
 	pthread_mutex_unlock(&g->lock);
+	return enters;
+}
+
+bool gate_enter(struct gate *g, struct gate_pass *pass, const struct event *ev)
+{
+	/* A row without a key goes anywhere, and has no order to lose. */
+	bool asked = ev->key.ptr || g->partitioner->places_keyless;
+	bool enters = !asked || is_past(g, pass) || enter_unknown_topic(g, pass, ev);
+
 	pass->refused = !enters;
 	pass->partition = -1;
 	producing = enters ? pass : NULL;
@@ -188,6 +204,11 @@ void gate_leave(struct gate *g, struct gate_pass *pass, const struct event *ev, 
 	gate_report(g, pass->partition, ev, false, pass->now_ms);
 }
 
+bool gate_is_busy(const struct gate *g)
+{
+	return g->firsts > 0 || g->unplaced;
+}
+
 void gate_report(struct gate *g, int32_t partition, const struct event *ev, bool delivered, int64_t now_ms)
 {
 	struct partition *p;
@@ -196,12 +217,13 @@ void gate_report(struct gate *g, int32_t partition, const struct event *ev, bool
 	pthread_mutex_lock(&g->lock);
 	p = partition >= 0 && partition < g->n_partitions ? &g->partitions[partition] : NULL;
 	if (g->unplaced == ev) {
-		g->unplaced = NULL;
 		g->changed = count_change(g->keeper);
+		g->unplaced = NULL;
 		answered = true;
 	}
 	if (p && p->first == ev) {
 		p->first = NULL;
+		g->firsts--;
 		p->changed = count_change(g->keeper);
 		answered = true;
 		p->acked_at_ms = delivered ? now_ms : 0;

@@ -70,6 +70,8 @@ void gate_install(struct gate *g, rd_kafka_topic_conf_t *conf);
 bool gate_enter(struct gate *g, struct gate_pass *pass, const struct event *ev);
 void gate_leave(struct gate *g, struct gate_pass *pass, const struct event *ev, bool produced);
 
+/* False: no first row is on its way, so that it is enough to report one delivered row of many in a partition. */
+bool gate_is_busy(const struct gate *g);
 /* The outcome of a row that was produced, after its worker has it. The event may be gone by now: only its address counts. */
 void gate_report(struct gate *g, int32_t partition, const struct event *ev, bool delivered, int64_t now_ms);
 

@@ -87,14 +87,24 @@ static size_t post_outcomes(const struct handle *h, const rd_kafka_message_t *co
 	return delivered;
 }
 
+/* Rows of a batch come one after the other. */
+static bool is_like(const rd_kafka_message_t *m, const rd_kafka_message_t *before)
+{
+	return m->rkt == before->rkt && m->partition == before->partition && !m->err && !before->err;
+}
+
 /* After the outcomes are posted and counted: whoever is let through now must be able to know of a failure. */
 static void tell_gates(const struct handle *h, const rd_kafka_message_t *const messages[], size_t n)
 {
 	int64_t now_ms = clock_ms();
 
-	for (size_t i = 0; i < n && !h->env->one_by_one; i++)
-		gate_report(rd_kafka_topic_opaque(messages[i]->rkt), messages[i]->partition, messages[i]->_private,
-			    messages[i]->err == RD_KAFKA_RESP_ERR_NO_ERROR, now_ms);
+	for (size_t i = 0; i < n && !h->env->one_by_one; i++) {
+		const rd_kafka_message_t *m = messages[i];
+		struct gate *gate = rd_kafka_topic_opaque(m->rkt);
+
+		if (i == 0 || !is_like(m, messages[i - 1]) || gate_is_busy(gate))
+			gate_report(gate, m->partition, m->_private, m->err == RD_KAFKA_RESP_ERR_NO_ERROR, now_ms);
+	}
 }
 
 static void on_reports(struct handle *h, rd_kafka_event_t *event)
