@@ -284,6 +284,8 @@ bool handle_drain(struct handle *h, int64_t now_ms)
 	return false;
 }
 
+/* librdkafka sends this to the controller, or to the broker that is named as such. Where there is none, as in a cluster
+ * without a quorum, only a delivery will tell. */
 void handle_ask(struct handle *h)
 {
 	rd_kafka_AdminOptions_t *options;

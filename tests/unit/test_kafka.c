@@ -183,6 +183,41 @@ static void rows_that_wait_come_back_when_the_claim_is_gone_and_when_the_sink_cl
 	cluster_close(&o.cluster);
 }
 
+/* --- brokers that are away -------------------------------------------------------------------------------------- */
+
+static void wait_for_breaker(struct opened *o, bool open)
+{
+	struct breaker *breaker = sink_kafka.breaker(o->target);
+	int64_t deadline = clock_ms() + PATIENCE_MS;
+
+	for (; breaker_is_open(breaker) != open; poll(NULL, 0, 10)) {
+		assert_true(clock_ms() < deadline);
+		sink_kafka.pump(o->sink, clock_ms());
+	}
+}
+
+static void while_brokers_are_away_no_row_is_refused_and_a_delivery_ends_that(void **state _unused_)
+{
+	static char large[5000];
+	struct opened o;
+
+	cluster_open(&o.cluster, 1);
+	be_impatient(&o.cluster);
+	set_property(&o.cluster, "message.max.bytes", "1000");
+	rd_kafka_mock_broker_set_down(o.cluster.mock, 1);
+	open_sink(&o, "a1 b1");
+	o.rows.events[0].payload = (struct slice){ large, sizeof(large) };
+	wait_for_breaker(&o, true);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 1), 0);
+	rd_kafka_mock_broker_set_up(o.cluster.mock, 1);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 1, 1), 1);
+	assert_string_equal(outcomes(&o.rows, 1), "b1");
+	wait_for_breaker(&o, false);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 1), 1);
+	assert_string_equal(outcomes(&o.rows, 1), "a1:rejected");
+	close_sink(&o);
+}
+
 /* --- the end -------------------------------------------------------------------------------------------------- */
 
 static void closing_gives_everything_back_while_the_brokers_are_away(void **state _unused_)
@@ -517,6 +552,7 @@ int main(void)
 		cmocka_unit_test(rows_of_other_partitions_do_not_wait_for_one_whose_first_row_is_on_its_way),
 		cmocka_unit_test(a_worker_is_woken_when_another_ones_first_row_has_arrived),
 		cmocka_unit_test(rows_that_wait_come_back_when_the_claim_is_gone_and_when_the_sink_closes),
+		cmocka_unit_test(while_brokers_are_away_no_row_is_refused_and_a_delivery_ends_that),
 		cmocka_unit_test(closing_gives_everything_back_while_the_brokers_are_away),
 		cmocka_unit_test(closing_gives_back_what_is_on_its_way_to_a_slow_broker),
 		cmocka_unit_test(after_a_recall_no_row_overtakes_one_whose_loss_its_worker_has_not_read),
