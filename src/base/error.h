@@ -13,6 +13,7 @@
 #define ERROR_KINDS(X)                                                             \
 	X(ERROR_NONE, "none")           /* no error */                             \
 	X(ERROR_TRANSPORT, "transport") /* the other side is away: wait for it */  \
+	X(ERROR_THROTTLED, "throttled") /* the other side asks us to wait */      \
 	X(ERROR_REJECTED, "rejected")   /* this one row is refused */              \
 	X(ERROR_AUTH, "auth")           /* we are refused */                       \
 	X(ERROR_CONFIG, "config")       /* a setting or an object is wrong */      \

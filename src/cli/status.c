@@ -76,6 +76,17 @@ static void write_errors(const PGresult *workers, struct buf *out)
 	}
 }
 
+/* One line for each sink that cannot be reached. */
+static void write_sinks(const PGresult *sinks, struct buf *out)
+{
+	if (PQntuples(sinks) > 0)
+		buf_add_str(out, "\nsinks that are away\n");
+	for (int i = 0; i < PQntuples(sinks); i++)
+		buf_printf(out, "  sink %s of %s on node %s: away since %s: %s\n", cell(sinks, i, SINK_NAME),
+			   cell(sinks, i, SINK_OUTBOX), cell(sinks, i, SINK_NODE), cell(sinks, i, SINK_SINCE),
+			   cell(sinks, i, SINK_REASON));
+}
+
 static const char *link_state(const PGresult *workers, int row)
 {
 	const char *connected = cell(workers, row, WORKER_CONNECTED), *condition = cell(workers, row, WORKER_CONDITION);
@@ -185,6 +196,7 @@ static void write_text(const struct overview *view, struct buf *out)
 	buf_add_char(out, '\n');
 	write_nodes(view->nodes, out);
 	write_workers(view->workers, out);
+	write_sinks(view->sinks, out);
 	write_outboxes(view, out);
 	write_slots(view->slots, out);
 }
@@ -330,8 +342,9 @@ const struct command command_status = {
 	.usage = "[--json]",
 	.details =
 		"Shows every node that relays from this database, also those of other machines and versions;\n"
-		"what each of their workers holds and has done, as of the last heartbeat; and for each outbox\n"
-		"of the settings the rows that wait, the age of the first, and the entities that are held back;\n"
+		"what each of their workers holds and has done, and which sinks are away, as of the last\n"
+		"heartbeat; for each outbox of the settings the rows that wait, the age of the first, and the\n"
+		"entities that are held back;\n"
 		"and replication slots of the reader wal, with the log that the server keeps for them.\n"
 		"Reads only, and counts no more than 100,000 rows of an outbox.\n\n"
 		"Exit code 0: shown, whether nodes run or not; 1: the database or a table could not be read.",

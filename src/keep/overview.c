@@ -46,6 +46,13 @@ static const char select_workers[] =
 	"  AND x.worker::text = w.item ->> 'number'"
 	" ORDER BY n.id, o.place, w.place";
 
+static const char select_sinks[] =
+	"SELECT n.id, o.item ->> 'name', s.item ->> 'name', s.item ->> 'open_since', s.item ->> 'reason'"
+	" FROM postrider.node n"
+	" CROSS JOIN jsonb_path_query(n.state, '$.outboxes[*]') WITH ORDINALITY AS o(item, place)"
+	" CROSS JOIN jsonb_path_query(o.item, '$.sinks[*] ? (@.open_since != null)') WITH ORDINALITY AS s(item, place)"
+	" ORDER BY n.id, o.place, s.place";
+
 #define COUNT_UP_TO_MAX(table) "(SELECT count(*) FROM (SELECT FROM " table " x WHERE x.outbox = w.outbox LIMIT 100000) c)"
 
 static const char select_slots[] =
@@ -152,6 +159,7 @@ bool overview_read(PGconn *conn, const struct config *config, struct overview *r
 	if (!migrate_version_served(conn, &o.schema, err) ||
 	    !pg_query(conn, "read the nodes", select_nodes, 0, NULL, &o.nodes, err) ||
 	    !pg_query(conn, "read the workers of the nodes", select_workers, 0, NULL, &o.workers, err) ||
+	    !pg_query(conn, "read the sinks of the nodes", select_sinks, 0, NULL, &o.sinks, err) ||
 	    !pg_query(conn, "read the replication slots", select_slots, 0, NULL, &o.slots, err))
 		return false;
 	o.n_outboxes = config->n_outboxes;
@@ -169,6 +177,7 @@ void overview_release(struct overview *o)
 {
 	PQclear(o->nodes);
 	PQclear(o->workers);
+	PQclear(o->sinks);
 	PQclear(o->slots);
 	for (size_t i = 0; i < o->n_outboxes; i++)
 		free(o->outboxes[i].retry_at);

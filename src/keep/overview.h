@@ -49,6 +49,15 @@ enum {
 	WORKER_ERROR,
 };
 
+/* Columns of `sinks`: those that cannot be reached, in the order of their nodes. */
+enum {
+	SINK_NODE,
+	SINK_OUTBOX,
+	SINK_NAME,
+	SINK_SINCE,             /* RFC 3339 */
+	SINK_REASON,
+};
+
 /* Columns of `slots`: outboxes that are read from the log. */
 enum {
 	SLOT_TABLE,
@@ -76,6 +85,7 @@ struct overview {
 	int schema;
 	PGresult *nodes;
 	PGresult *workers;
+	PGresult *sinks;
 	PGresult *slots;
 	struct outbox_overview *outboxes;
 	size_t n_outboxes;

@@ -51,7 +51,12 @@ static const struct sqlstate_meaning meanings[] = {
 	/* This row is refused. */
 	{ "22", ERROR_REJECTED, NULL },
 	{ "23", ERROR_REJECTED, NULL },
-	{ "54000", ERROR_REJECTED, NULL },
+	{ "54", ERROR_REJECTED, NULL },         /* too long for an index, too deeply nested */
+	{ "09", ERROR_REJECTED, NULL },         /* and what triggers, views and functions of the table have against it */
+	{ "27", ERROR_REJECTED, NULL },
+	{ "38", ERROR_REJECTED, NULL },
+	{ "39", ERROR_REJECTED, NULL },
+	{ "44", ERROR_REJECTED, NULL },
 	{ "P0", ERROR_REJECTED, NULL },
 };
 

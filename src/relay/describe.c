@@ -1,7 +1,10 @@
 #include "relay/describe.h"
 
+#include <time.h>
+
 #include "base/buf.h"
 #include "base/macros.h"
+#include "sink/breaker.h"
 
 #define CEILING ((size_t)16 << 20)
 
@@ -38,6 +41,34 @@ static void add_worker(struct buf *json, struct worker *worker)
 	buf_add_char(json, '}');
 }
 
+static void add_time(struct buf *json, const char *key, int64_t time_ms)
+{
+	time_t seconds = (time_t)(time_ms / 1000);
+	struct tm utc;
+	char day[32];
+
+	gmtime_r(&seconds, &utc);
+	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &utc);
+	buf_printf(json, ",\"%s\":\"%s.%03dZ\"", key, day, (int)(time_ms % 1000));
+}
+
+static void add_sink(struct buf *json, const struct sink_config *config, struct sink_target *target)
+{
+	struct error why;
+	int64_t since_ms;
+
+	buf_add_char(json, '{');
+	add_text(json, "name", config->name);
+	if (breaker_look(sink_driver_find(config->type)->breaker(target), &since_ms, &why)) {
+		add_time(json, "open_since", since_ms);
+		add_text(json, "kind", error_kind_name(why.kind));
+		add_text(json, "reason", why.message);
+	} else {
+		buf_add_str(json, ",\"open_since\":null");
+	}
+	buf_add_char(json, '}');
+}
+
 char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct worker *const *workers, size_t n_workers)
 {
 	_cleanup_(buf_release) struct buf json = { 0 };
@@ -51,7 +82,12 @@ char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct 
 		add_text(&json, "table", o->table->name);
 		add_text(&json, "reader", o->reader->name);
 		add_text(&json, "order", reader_keeps_order(o->reader, o->config) ? "entity" : "none");
-		buf_add_str(&json, ",\"workers\":[");
+		buf_add_str(&json, ",\"sinks\":[");
+		for (size_t i = 0; i < o->config->n_sinks; i++) {
+			buf_add_str(&json, i ? "," : "");
+			add_sink(&json, &o->config->sinks[i], o->targets[i]);
+		}
+		buf_add_str(&json, "],\"workers\":[");
 		for (int64_t i = 0; i < o->config->workers && next < n_workers; i++) {
 			buf_add_str(&json, i ? "," : "");
 			add_worker(&json, workers[next++]);

@@ -14,6 +14,7 @@ static const struct verdict verdicts[ERROR_KIND_COUNT] = {
 	/* kind                 action         counts */
 	[ERROR_NONE]      = { WINDOW_HOLD,   false },    /* a failure without a reason is a bug */
 	[ERROR_TRANSPORT] = { WINDOW_RESEND, false },
+	[ERROR_THROTTLED] = { WINDOW_RESEND, false },
 	[ERROR_REJECTED]  = { WINDOW_HOLD,   true },
 	[ERROR_AUTH]      = { WINDOW_HOLD,   false },
 	[ERROR_CONFIG]    = { WINDOW_HOLD,   false },

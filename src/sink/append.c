@@ -13,9 +13,9 @@
 enum { RETRY_FIRST_MS = 200, RETRY_MAX_MS = 10000, ANSWER_SLACK_MS = 2000 };
 
 void append_init(struct append *a, const struct database_config *database, const char *table,
-		 struct outcomes *outcomes)
+		 struct outcomes *outcomes, struct breaker *breaker)
 {
-	*a = (struct append){ .database = database, .table = table, .outcomes = outcomes };
+	*a = (struct append){ .database = database, .table = table, .outcomes = outcomes, .breaker = breaker };
 	backoff_init(&a->backoff, RETRY_FIRST_MS, RETRY_MAX_MS, random_seed());
 	event_rows_init(&a->rows);
 }
@@ -57,9 +57,11 @@ static void finish_dial(struct append *a, int64_t now_ms)
 
 	if (!dial_finish(TAKE_PTR(a->dial), &a->conn, &store, &a->why_away)) {
 		a->away = true;
+		breaker_open(a->breaker, &a->why_away);
 		pause_after(a, now_ms);
 		return;
 	}
+	breaker_close(a->breaker);
 	event_store_free(a->store);
 	a->store = store;
 	PQsetnonblocking(a->conn, 1);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/backoff.h"
+#include "sink/breaker.h"
 #include "sink/dial.h"
 #include "sink/event_store.h"
 #include "sink/outcome.h"
@@ -20,6 +21,7 @@ struct append {
 	const struct database_config *database;
 	const char *table;
 	struct outcomes *outcomes;
+	struct breaker *breaker;        /* of the target: a failed dial opens it, another closes it */
 
 	struct dial *dial;              /* NULL: nobody is connecting */
 	PGconn *conn;                   /* NULL: no connection */
@@ -45,7 +47,7 @@ struct append {
 
 /* The arguments must outlive it. */
 void append_init(struct append *a, const struct database_config *database, const char *table,
-		 struct outcomes *outcomes);
+		 struct outcomes *outcomes, struct breaker *breaker);
 /* Events that are under way come back as ERROR_LOST. */
 void append_release(struct append *a);
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/finding.h"
 #include "base/mem.h"
+#include "sink/breaker.h"
 #include "sink/kafka_producer.h"
 #include "sink/outcome.h"
 #include "sink/sink.h"
@@ -15,11 +16,14 @@
 enum {
 	PROBE_MS = 5000,
 	MEND_EVERY_MS = 5,
+	ASK_EVERY_MS = 500,
+	ANSWER_EVERY_MS = 100,
 };
 
 struct sink_target {
 	const struct sink_config *config;
 	struct topic_limits limits;
+	struct breaker breaker;
 	struct producer *bulk, *careful;
 };
 
@@ -36,6 +40,7 @@ static void kafka_target_close(struct sink_target *t)
 	producer_close(t->bulk);
 	producer_close(t->careful);
 	topic_limits_release(&t->limits);
+	breaker_release(&t->breaker);
 	free(t);
 }
 
@@ -45,13 +50,19 @@ static bool kafka_target_open(const struct sink_config *config, struct sink_targ
 
 	t->config = config;
 	topic_limits_init(&t->limits);
-	if (!producer_open(config, &t->limits, false, &t->bulk, err) ||
-	    !producer_open(config, &t->limits, true, &t->careful, err)) {
+	breaker_init(&t->breaker);
+	if (!producer_open(config, &t->limits, &t->breaker, false, &t->bulk, err) ||
+	    !producer_open(config, &t->limits, &t->breaker, true, &t->careful, err)) {
 		kafka_target_close(t);
 		return false;
 	}
 	*ret = t;
 	return true;
+}
+
+static struct breaker *kafka_breaker(struct sink_target *t)
+{
+	return &t->breaker;
 }
 
 static void kafka_check(struct sink_target *t, const char *topic, struct finding_list *findings)
@@ -77,12 +88,17 @@ static bool kafka_open(struct sink_target *t, const struct sink_env *env, struct
 	*ret = mem_new(struct sink);
 	(*ret)->target = t;
 	(*ret)->outcomes.box = env->outcomes;
-	(*ret)->bulk.outcomes = (*ret)->careful.outcomes = &(*ret)->outcomes;
+	producer_user_open(&(*ret)->bulk, t->bulk, &(*ret)->outcomes);
+	producer_user_open(&(*ret)->careful, t->careful, &(*ret)->outcomes);
 	return true;
 }
 
 static void kafka_close(struct sink *s)
 {
+	if (!s)
+		return;
+	producer_user_close(&s->bulk, s->target->bulk);
+	producer_user_close(&s->careful, s->target->careful);
 	free(s);
 }
 
@@ -116,23 +132,38 @@ static uint32_t kafka_submit(struct sink *s, struct event *const events[], uint3
 	return taken;
 }
 
-/* While a producer is being replaced it takes nothing, and a worker without rows there is told by nobody when it does. */
+/* While a producer is being replaced it takes nothing, and a worker without rows there is told by nobody when it does. An
+ * answer of the brokers wakes the worker, but it may not come. */
 static int kafka_pollfd(const struct sink *s, short *ret_events _unused_, int64_t *ret_deadline_ms)
 {
 	bool mends = producer_mends(s->target->bulk) || producer_mends(s->target->careful);
 
-	*ret_deadline_ms = mends ? clock_ms() + MEND_EVERY_MS : CLOCK_NEVER;
+	*ret_deadline_ms = CLOCK_NEVER;
+	if (mends)
+		*ret_deadline_ms = clock_ms() + MEND_EVERY_MS;
+	else if (s->bulk.asking || s->careful.asking)
+		*ret_deadline_ms = clock_ms() + ANSWER_EVERY_MS;
+	else if (breaker_is_open(&s->target->breaker))
+		*ret_deadline_ms = clock_ms() + ASK_EVERY_MS;
 	return -1;
 }
 
 static void kafka_pump(struct sink *s, int64_t now_ms)
 {
+	struct error none;
+
 	producer_mend(s->target->bulk, now_ms);
 	producer_mend(s->target->careful, now_ms);
+	if (breaker_is_open(&s->target->breaker))
+		producer_ask(s->target->bulk);
+	/* Only the bulk one keeps rows waiting. */
+	if (s->bulk.first)
+		producer_submit(s->target->bulk, &s->bulk, NULL, 0, &none);
 }
 
 static void kafka_recall(struct sink *s)
 {
+	producer_user_drop(&s->bulk, "not sent: the claim on its entity is gone");
 	producer_recall(s->target->bulk);
 	producer_recall(s->target->careful);
 }
@@ -143,6 +174,7 @@ const struct sink_driver sink_kafka = {
 	.caps = SINK_KEEPS_ORDER,
 	.target_open = kafka_target_open,
 	.target_close = kafka_target_close,
+	.breaker = kafka_breaker,
 	.check = kafka_check,
 	.open = kafka_open,
 	.close = kafka_close,

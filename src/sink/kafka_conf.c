@@ -155,6 +155,38 @@ static bool set_security(rd_kafka_conf_t *conf, const struct kafka_config *k, co
 	       set_secret(conf, "sasl.password", k->sasl_password_file, where, err);
 }
 
+/* --- partitions ----------------------------------------------------------------------------------------------- */
+
+/* All that librdkafka has. */
+static const struct kafka_partitioner partitioners[] = {
+	{ "murmur2_random", rd_kafka_msg_partitioner_murmur2_random, false },
+	{ "murmur2", rd_kafka_msg_partitioner_murmur2, true },
+	{ "consistent_random", rd_kafka_msg_partitioner_consistent_random, false },
+	{ "consistent", rd_kafka_msg_partitioner_consistent, true },
+	{ "fnv1a_random", rd_kafka_msg_partitioner_fnv1a_random, false },
+	{ "fnv1a", rd_kafka_msg_partitioner_fnv1a, true },
+	{ "random", rd_kafka_msg_partitioner_random, false },
+};
+
+const struct kafka_partitioner *kafka_conf_partitioner(const rd_kafka_conf_t *conf)
+{
+	char name[32] = "";
+	size_t size = sizeof(name);
+
+	rd_kafka_conf_get(conf, "partitioner", name, &size);
+	for (size_t i = 0; i < ARRAY_SIZE(partitioners); i++)
+		if (strcmp(partitioners[i].name, name) == 0)
+			return &partitioners[i];
+	return &partitioners[0];
+}
+
+/* Our partitioner stands before the configured one (kafka_gate.h). librdkafka asks it for messages without a key only
+ * when they do not stick to a random partition for a while. */
+static bool set_sticky(rd_kafka_conf_t *conf, const char *where, struct error *err)
+{
+	return !kafka_conf_partitioner(conf)->places_keyless || set(conf, "sticky.partitioning.linger.ms", "0", where, err);
+}
+
 /* --- all of it ------------------------------------------------------------------------------------------------ */
 
 static bool set_ours(rd_kafka_conf_t *conf, const char *where, struct error *err)
@@ -174,7 +206,7 @@ bool kafka_conf_build(const struct sink_config *sink, bool one_by_one, rd_kafka_
 
 	if (!set_ours(conf, sink->where, err) || !set(conf, "bootstrap.servers", sink->kafka.brokers, sink->where, err) ||
 	    !set_security(conf, &sink->kafka, sink->where, err) ||
-	    !set_user_properties(conf, &sink->kafka.properties, err) ||
+	    !set_user_properties(conf, &sink->kafka.properties, err) || !set_sticky(conf, sink->where, err) ||
 	    (one_by_one && !set(conf, "batch.num.messages", "1", sink->where, err))) {
 		rd_kafka_conf_destroy(conf);
 		return false;

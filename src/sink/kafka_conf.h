@@ -15,4 +15,14 @@ bool kafka_conf_build(const struct sink_config *sink, bool one_by_one, rd_kafka_
 
 bool kafka_conf_compresses(const rd_kafka_conf_t *conf);
 
+/* How messages find their partition: by librdkafka's function of that name. */
+struct kafka_partitioner {
+	const char *name;
+	int32_t (*choose)(const rd_kafka_topic_t *topic, const void *key, size_t key_len, int32_t count, void *topic_opaque,
+			  void *message_opaque);
+	bool places_keyless;                    /* also messages without a key, all of them in one partition */
+};
+
+const struct kafka_partitioner *kafka_conf_partitioner(const rd_kafka_conf_t *conf);
+
 #endif

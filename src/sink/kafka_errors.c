@@ -7,6 +7,8 @@ static const char create_topic[] =
 static const char raise_limit[] =
 	"raise message.max.bytes under properties and max.message.bytes of the topic, or delete the row";
 
+static const char old_brokers[] = "the brokers are too old for an idempotent producer: they must be Kafka 0.11 or newer";
+
 /* Anything that is not here is the transport's: wait and send again. */
 static const struct {
 	rd_kafka_resp_err_t code;
@@ -27,11 +29,21 @@ static const struct {
 	{ RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, ERROR_CONFIG, "the topic's name is not one that Kafka allows" },
 	{ RD_KAFKA_RESP_ERR_POLICY_VIOLATION, ERROR_CONFIG, NULL },
 
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, ERROR_CONFIG, "choose another compression.codec under properties" },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, ERROR_CONFIG, old_brokers },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION, ERROR_CONFIG, old_brokers },
+	{ RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE, ERROR_CONFIG, old_brokers },
+
 	{ RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, ERROR_AUTH, "grant the user Write and Describe on the topic" },
 	{ RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, ERROR_AUTH, "grant the user IdempotentWrite on the cluster" },
 	{ RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, ERROR_AUTH, "check sasl_username and sasl_password_file" },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_SASL_MECHANISM, ERROR_AUTH, "the brokers do not offer this sasl_mechanism" },
+	{ RD_KAFKA_RESP_ERR_ILLEGAL_SASL_STATE, ERROR_AUTH, NULL },
 	{ RD_KAFKA_RESP_ERR__AUTHENTICATION, ERROR_AUTH, "check sasl_mechanism, sasl_username and sasl_password_file" },
 	{ RD_KAFKA_RESP_ERR__SSL, ERROR_AUTH, "check tls_ca_file: the brokers' certificate must verify for their host name" },
+
+	/* A quota. librdkafka waits as long as the brokers say; this code comes only where it does not. */
+	{ RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED, ERROR_THROTTLED, "see the quotas of this client at the brokers" },
 
 	/* Delivered or not, nobody knows: the producer was purged or gave up. */
 	{ RD_KAFKA_RESP_ERR__PURGE_QUEUE, ERROR_LOST, NULL },
@@ -42,6 +54,8 @@ static const struct {
 	{ RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER, ERROR_LOST, NULL },
 	{ RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, ERROR_LOST, NULL },
 	{ RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, ERROR_LOST, NULL },
+	{ RD_KAFKA_RESP_ERR_PRODUCER_FENCED, ERROR_LOST, NULL },
+	{ RD_KAFKA_RESP_ERR__FENCED, ERROR_LOST, NULL },
 };
 
 static size_t find(rd_kafka_resp_err_t code)

@@ -16,6 +16,7 @@ enum {
 	PURGE_MS = 5000,                        /* the longest that freeing waits for outcomes */
 	GRACE_MS = 1000,                        /* for answers to what is on the wire when it stops */
 	PURGE_EVERY_MS = 10,
+	ASK_MS = 5000,                          /* the longest that brokers have to say that they are there */
 };
 
 /* Its own fatal errors never have this code. */
@@ -26,6 +27,7 @@ struct topic {
 	size_t len;
 	rd_kafka_topic_t *handle;
 	struct topic_limit *limit;
+	struct gate *gate;                      /* NULL: rows travel alone anyhow */
 };
 
 struct handle {
@@ -33,9 +35,12 @@ struct handle {
 	rd_kafka_t *rk;
 	struct topic *topics;
 	size_t n_topics;
+	uint32_t number;
+	const struct kafka_partitioner *partitioner;
 	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
 	_Atomic bool stopped;
+	_Atomic bool asking;                    /* whether brokers are there */
 	_Atomic uint32_t outstanding;
 	_Atomic int64_t draining_since_ms, purged_at_ms; /* 0: not yet */
 };
@@ -82,6 +87,26 @@ static size_t post_outcomes(const struct handle *h, const rd_kafka_message_t *co
 	return delivered;
 }
 
+/* Rows of a batch come one after the other. */
+static bool is_like(const rd_kafka_message_t *m, const rd_kafka_message_t *before)
+{
+	return m->rkt == before->rkt && m->partition == before->partition && !m->err && !before->err;
+}
+
+/* After the outcomes are posted and counted: whoever is let through now must be able to know of a failure. */
+static void tell_gates(const struct handle *h, const rd_kafka_message_t *const messages[], size_t n)
+{
+	int64_t now_ms = clock_ms();
+
+	for (size_t i = 0; i < n && !h->env->one_by_one; i++) {
+		const rd_kafka_message_t *m = messages[i];
+		struct gate *gate = rd_kafka_topic_opaque(m->rkt);
+
+		if (i == 0 || !is_like(m, messages[i - 1]) || gate_is_busy(gate))
+			gate_report(gate, m->partition, m->_private, m->err == RD_KAFKA_RESP_ERR_NO_ERROR, now_ms);
+	}
+}
+
 static void on_reports(struct handle *h, rd_kafka_event_t *event)
 {
 	const rd_kafka_message_t *messages[REPORT_CHUNK];
@@ -92,9 +117,10 @@ static void on_reports(struct handle *h, rd_kafka_event_t *event)
 
 		if (delivered < n)
 			atomic_fetch_add(&h->env->failures, 1);
+		tell_gates(h, messages, n);
 		atomic_fetch_sub(&h->outstanding, (uint32_t)n);
 		if (delivered > 0)
-			kafka_health_delivered(&h->env->health);
+			kafka_health_answered(&h->env->health);
 	}
 }
 
@@ -111,17 +137,30 @@ static void on_error(struct handle *h, rd_kafka_event_t *event)
 	kafka_health_error(&h->env->health, code, rd_kafka_event_error_string(event));
 }
 
+static void on_cluster(struct handle *h, rd_kafka_event_t *event)
+{
+	atomic_store(&h->asking, false);
+	if (!rd_kafka_event_error(event))
+		kafka_health_answered(&h->env->health);
+}
+
 static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opaque)
 {
+	struct handle *h = opaque;
+
 	switch (rd_kafka_event_type(event)) {
 	case RD_KAFKA_EVENT_DR:
-		on_reports(opaque, event);
+		on_reports(h, event);
 		break;
 	case RD_KAFKA_EVENT_ERROR:
-		on_error(opaque, event);
+		on_error(h, event);
 		break;
 	case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
 		topic_limit_answer(event);
+		gate_keeper_call(&h->env->keeper);
+		break;
+	case RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT:
+		on_cluster(h, event);
 		break;
 	}
 	rd_kafka_event_destroy(event);
@@ -145,6 +184,8 @@ bool handle_open(struct handle_env *env, struct handle **ret, struct error *err)
 		return false;
 	h = mem_new(struct handle);
 	h->env = env;
+	h->number = atomic_fetch_add(&env->handles, 1) + 1;
+	h->partitioner = kafka_conf_partitioner(conf);
 	h->compresses = kafka_conf_compresses(conf);
 	rd_kafka_conf_set_opaque(conf, h);
 	rd_kafka_conf_set_log_cb(conf, on_log);
@@ -181,6 +222,8 @@ void handle_free(struct handle *h)
 		free(h->topics[i].name);
 	}
 	rd_kafka_destroy(h->rk);
+	for (size_t i = 0; i < h->n_topics; i++)
+		gate_free(h->topics[i].gate);
 	free(h->topics);
 	free(h);
 }
@@ -188,6 +231,11 @@ void handle_free(struct handle *h)
 rd_kafka_t *handle_client(const struct handle *h)
 {
 	return h->rk;
+}
+
+uint32_t handle_number(const struct handle *h)
+{
+	return h->number;
 }
 
 uint32_t handle_outstanding(const struct handle *h)
@@ -236,6 +284,24 @@ bool handle_drain(struct handle *h, int64_t now_ms)
 	return false;
 }
 
+/* librdkafka sends this to the controller, or to the broker that is named as such. Where there is none, as in a cluster
+ * without a quorum, only a delivery will tell. */
+void handle_ask(struct handle *h)
+{
+	rd_kafka_AdminOptions_t *options;
+	rd_kafka_queue_t *background;
+	char reason[256];
+
+	if (atomic_exchange(&h->asking, true))
+		return;
+	options = rd_kafka_AdminOptions_new(h->rk, RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER);
+	rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, reason, sizeof(reason));
+	background = rd_kafka_queue_get_background(h->rk);
+	rd_kafka_DescribeCluster(h->rk, options, background);
+	rd_kafka_queue_destroy(background);
+	rd_kafka_AdminOptions_destroy(options);
+}
+
 /* --- topics ------------------------------------------------------------------------------------------------------ */
 
 static const struct topic *find_topic(const struct handle *h, struct slice name)
@@ -251,12 +317,24 @@ bool handle_knows_topic(const struct handle *h, struct slice name)
 	return find_topic(h, name) != NULL;
 }
 
+static rd_kafka_topic_t *new_topic(const struct handle *h, const struct topic *t)
+{
+	rd_kafka_topic_conf_t *conf = rd_kafka_default_topic_conf_dup(h->rk);
+
+	if (t->gate)
+		gate_install(t->gate, conf);
+	return rd_kafka_topic_new(h->rk, t->name, conf);
+}
+
 void handle_add_topic(struct handle *h, struct slice name)
 {
 	struct topic t = { .name = mem_strndup(name.ptr, name.len), .len = name.len };
 
-	t.handle = rd_kafka_topic_new(h->rk, t.name, NULL);
+	if (!h->env->one_by_one)
+		t.gate = gate_new(&h->env->keeper, h->partitioner);
+	t.handle = new_topic(h, &t);
 	if (!t.handle) {
+		gate_free(t.gate);
 		free(t.name);
 		return;
 	}
@@ -306,23 +384,58 @@ static rd_kafka_resp_err_t produce(struct handle *h, rd_kafka_topic_t *topic, st
 	return code;
 }
 
-bool handle_take(struct handle *h, struct event *ev, struct error *err)
+static bool may_pass(enum error_kind kind)
 {
-	const struct topic *topic = find_topic(h, ev->topic);
+	return kind == ERROR_TRANSPORT || kind == ERROR_THROTTLED || kind == ERROR_LOST;
+}
+
+/* Through the gate, if there is one. */
+static enum handle_answer offer(struct handle *h, const struct topic *topic, struct gate_pass *pass, struct event *ev,
+				struct error *err)
+{
 	rd_kafka_resp_err_t code;
 
-	if (atomic_load_explicit(&h->stopped, memory_order_relaxed))
-		return false;
-	if (!topic)
-		code = RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;
-	else if (!h->compresses && topic_limit_exceeded(topic->limit, h->rk, ev))
-		code = RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
-	else
-		code = produce(h, topic->handle, ev);
+	if (topic->gate && !gate_enter(topic->gate, pass, ev))
+		return HANDLE_HOLDS_BACK;
+	code = produce(h, topic->handle, ev);
+	if (topic->gate)
+		gate_leave(topic->gate, pass, ev, code == RD_KAFKA_RESP_ERR_NO_ERROR);
 	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-		return true;
-	if (code == RD_KAFKA_RESP_ERR__QUEUE_FULL || kafka_error_kind(code) == ERROR_TRANSPORT ||
-	    kafka_error_kind(code) == ERROR_LOST)
-		return false;
-	return kafka_error_set(err, code, NULL);
+		return HANDLE_TOOK;
+	if (topic->gate && pass->refused)
+		return HANDLE_HOLDS_BACK;
+	kafka_error_set(err, code, NULL);
+	return may_pass(err->kind) ? HANDLE_NOT_NOW : HANDLE_REFUSED;
+}
+
+static enum handle_answer refuse(rd_kafka_resp_err_t code, struct error *err)
+{
+	kafka_error_set(err, code, NULL);
+	return HANDLE_REFUSED;
+}
+
+static enum handle_answer look_and_offer(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err)
+{
+	const struct topic *topic = find_topic(h, ev->topic);
+	enum topic_limit_answer fits = TOPIC_LIMIT_KEPT;
+
+	if (atomic_load_explicit(&h->stopped, memory_order_relaxed))
+		return HANDLE_NOT_NOW;
+	if (!topic)
+		return refuse(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, err);
+	if (!h->compresses)
+		fits = topic_limit_look(topic->limit, h->rk, ev, pass->now_ms);
+	if (fits == TOPIC_LIMIT_EXCEEDED)
+		return refuse(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, err);
+	return fits == TOPIC_LIMIT_KEPT ? offer(h, topic, pass, ev, err) : HANDLE_IS_ASKING;
+}
+
+enum handle_answer handle_take(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err)
+{
+	enum handle_answer answer = look_and_offer(h, pass, ev, err);
+
+	/* While brokers are away no row is blamed for anything. */
+	if (answer == HANDLE_REFUSED && breaker_is_open(h->env->health.breaker))
+		return HANDLE_NOT_NOW;
+	return answer;
 }

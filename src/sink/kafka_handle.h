@@ -18,6 +18,7 @@
 #include "base/slice.h"
 #include "config/config.h"
 #include "relay/event.h"
+#include "sink/kafka_gate.h"
 #include "sink/kafka_health.h"
 #include "sink/kafka_limits.h"
 
@@ -27,9 +28,11 @@ struct handle_env {
 	struct topic_limits *limits;
 	bool one_by_one;                        /* see kafka_producer.h */
 	struct kafka_health health;
+	struct gate_keeper keeper;
 	/* Counts reports with failures. It is raised after they were posted, so whoever sees the new count and then an
 	 * empty mailbox has taken the failures that were meant for it. */
 	_Atomic uint32_t failures;
+	_Atomic uint32_t handles;               /* how many there were */
 };
 
 struct handle;
@@ -39,6 +42,7 @@ bool handle_open(struct handle_env *env, struct handle **ret, struct error *err)
 /* Purges what is outstanding and waits for its outcomes; then ends librdkafka's threads, which may take a moment. */
 void handle_free(struct handle *h);
 rd_kafka_t *handle_client(const struct handle *h);
+uint32_t handle_number(const struct handle *h);
 
 /* Alone: the owner's lock is write-held. */
 bool handle_knows_topic(const struct handle *h, struct slice name);
@@ -46,9 +50,18 @@ void handle_add_topic(struct handle *h, struct slice name);
 
 /* Shared from here on: read-held is enough. */
 
-/* True when librdkafka has the event. Otherwise it has not: because of what `err` says when its kind is set, or because
- * this is not the time. */
-bool handle_take(struct handle *h, struct event *ev, struct error *err);
+enum handle_answer {
+	HANDLE_TOOK,                            /* librdkafka has the event */
+	HANDLE_HOLDS_BACK,                      /* one row of its partition is on its way alone: wait, others may go */
+	HANDLE_IS_ASKING,                       /* what its topic takes at most: wait, nobody may go before it */
+	HANDLE_NOT_NOW,                         /* nothing can go */
+	HANDLE_REFUSED,                         /* for good: `err` */
+};
+
+enum handle_answer handle_take(struct handle *h, struct gate_pass *pass, struct event *ev, struct error *err);
+
+/* Asks the brokers whether they are there, unless that is under way. An answer closes the breaker. */
+void handle_ask(struct handle *h);
 
 uint32_t handle_outstanding(const struct handle *h);
 /* Returns at once. False: it had stopped before. */

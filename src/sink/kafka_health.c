@@ -6,9 +6,9 @@
 
 enum { COMPLAINT_EVERY_MS = 60 * 1000 };
 
-void kafka_health_init(struct kafka_health *h, const struct sink_config *sink)
+void kafka_health_init(struct kafka_health *h, const struct sink_config *sink, struct breaker *breaker)
 {
-	*h = (struct kafka_health){ .sink = sink };
+	*h = (struct kafka_health){ .sink = sink, .breaker = breaker };
 	pthread_mutex_init(&h->lock, NULL);
 }
 
@@ -37,6 +37,18 @@ static bool may_complain(struct kafka_health *h)
 	return may;
 }
 
+/* The brokers are away, all of them; what each of them said before says why. */
+static void open_breaker(struct kafka_health *h, const struct error *err)
+{
+	struct error why = kafka_health_reason(h);
+
+	if (why.kind == ERROR_NONE)
+		why = *err;
+	if (breaker_open(h->breaker, &why))
+		log_warn("kafka.unreachable", F_STR("sink", h->sink->name), F_STR("brokers", h->sink->kafka.brokers),
+			 F_ERROR(&why), F_STR("meanwhile", "rows wait, in order"));
+}
+
 void kafka_health_error(struct kafka_health *h, rd_kafka_resp_err_t code, const char *text)
 {
 	struct error err;
@@ -48,18 +60,16 @@ void kafka_health_error(struct kafka_health *h, rd_kafka_resp_err_t code, const 
 	if (err.kind == ERROR_AUTH) {
 		if (may_complain(h))
 			log_error("kafka.refused", F_STR("sink", h->sink->name), F_ERROR(&err));
-	} else if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
-		if (!atomic_exchange(&h->unreachable, true))
-			log_warn("kafka.unreachable", F_STR("sink", h->sink->name), F_STR("brokers", h->sink->kafka.brokers),
-				 F_STR("meanwhile", "rows wait, in order"));
-	} else {
+	} else if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
 		log_debug("kafka.error", F_STR("sink", h->sink->name), F_ERROR(&err));
 	}
+	if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN || breaker_is_open(h->breaker))
+		open_breaker(h, &err);
 }
 
-void kafka_health_delivered(struct kafka_health *h)
+void kafka_health_answered(struct kafka_health *h)
 {
-	if (atomic_exchange(&h->unreachable, false))
+	if (breaker_close(h->breaker))
 		log_info("kafka.back", F_STR("sink", h->sink->name));
 }
 

@@ -6,7 +6,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-enum { ASK_EVERY_MS = 2000 };
+enum {
+	GOOD_MS = 500,                          /* an answer is good for so long */
+	ASK_AGAIN_MS = 2000,                    /* a question without an answer is repeated after this */
+	ANSWER_MS = 1000,                       /* a row waits so long for one; then what we remember decides */
+};
 
 void topic_limits_init(struct topic_limits *l)
 {
@@ -43,12 +47,13 @@ struct topic_limit *topic_limit_of(struct topic_limits *l, const char *topic)
 
 void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk)
 {
-	int64_t now = clock_ms(), asked = atomic_load(&t->asked_at_ms);
+	int64_t now = clock_ms(), asked = atomic_load(&t->asked_at_ms), answered = atomic_load(&t->answered_at_ms);
+	int64_t pause = answered >= asked ? GOOD_MS : ASK_AGAIN_MS;
 	rd_kafka_ConfigResource_t *resource;
 	rd_kafka_AdminOptions_t *options;
 	rd_kafka_queue_t *background;
 
-	if ((asked != 0 && now - asked < ASK_EVERY_MS) || !atomic_compare_exchange_strong(&t->asked_at_ms, &asked, now))
+	if ((asked != 0 && now - asked < pause) || !atomic_compare_exchange_strong(&t->asked_at_ms, &asked, now))
 		return;
 	resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, t->topic);
 	options = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
@@ -61,9 +66,8 @@ void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk)
 }
 
 /* No answer, or no right to ask: then the broker has the last word. */
-void topic_limit_answer(rd_kafka_event_t *event)
+static void remember(struct topic_limit *t, rd_kafka_event_t *event)
 {
-	struct topic_limit *t = rd_kafka_event_opaque(event);
 	const rd_kafka_ConfigResource_t **resources;
 	const rd_kafka_ConfigEntry_t **entries;
 	size_t n = 0;
@@ -80,6 +84,14 @@ void topic_limit_answer(rd_kafka_event_t *event)
 			atomic_store(&t->max_bytes, atoll(rd_kafka_ConfigEntry_value(entries[i])));
 }
 
+void topic_limit_answer(rd_kafka_event_t *event)
+{
+	struct topic_limit *t = rd_kafka_event_opaque(event);
+
+	remember(t, event);
+	atomic_store(&t->answered_at_ms, clock_ms());
+}
+
 /* The least that the message takes as a batch of its own, in the brokers' format. */
 static size_t least_size(const struct event *ev)
 {
@@ -90,12 +102,15 @@ static size_t least_size(const struct event *ev)
 	return bytes;
 }
 
-bool topic_limit_exceeded(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev)
+enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev, int64_t now_ms)
 {
 	int64_t max_bytes = atomic_load_explicit(&t->max_bytes, memory_order_relaxed);
+	int64_t answered = atomic_load(&t->answered_at_ms);
 
 	if (max_bytes == 0 || least_size(ev) <= (size_t)max_bytes)
-		return false;
+		return TOPIC_LIMIT_KEPT;
+	if (answered != 0 && now_ms - answered < GOOD_MS)
+		return TOPIC_LIMIT_EXCEEDED;
 	topic_limit_ask(t, rk);
-	return true;
+	return now_ms - atomic_load(&t->asked_at_ms) < ANSWER_MS ? TOPIC_LIMIT_ASKED : TOPIC_LIMIT_EXCEEDED;
 }

@@ -17,7 +17,7 @@
 struct topic_limit {
 	char *topic;
 	_Atomic int64_t max_bytes;              /* max.message.bytes; 0: not known */
-	_Atomic int64_t asked_at_ms;
+	_Atomic int64_t asked_at_ms, answered_at_ms; /* 0: never */
 	struct topic_limit *next;
 };
 
@@ -34,7 +34,13 @@ struct topic_limit *topic_limit_of(struct topic_limits *l, const char *topic);
 /* Asks the brokers, unless that was just done; the answer comes on the producer's background thread. */
 void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk);
 void topic_limit_answer(rd_kafka_event_t *event);
-/* True when the message is certainly too large. The limit may have been raised, so then it asks again. */
-bool topic_limit_exceeded(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev);
+
+enum topic_limit_answer {
+	TOPIC_LIMIT_KEPT,                       /* as far as we know */
+	TOPIC_LIMIT_EXCEEDED,                   /* certainly */
+	TOPIC_LIMIT_ASKED,                      /* by what we remember it is exceeded; whether that is still so, we asked */
+};
+
+enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev, int64_t now_ms);
 
 #endif

@@ -29,15 +29,16 @@ struct producer {
 
 /* --- handles --------------------------------------------------------------------------------------------------- */
 
-bool producer_open(const struct sink_config *sink, struct topic_limits *limits, bool one_by_one, struct producer **ret,
-		   struct error *err)
+bool producer_open(const struct sink_config *sink, struct topic_limits *limits, struct breaker *breaker, bool one_by_one,
+		   struct producer **ret, struct error *err)
 {
 	struct producer *p = mem_new(struct producer);
 
 	p->env.sink = sink;
 	p->env.limits = limits;
 	p->env.one_by_one = one_by_one;
-	kafka_health_init(&p->env.health, sink);
+	kafka_health_init(&p->env.health, sink, breaker);
+	gate_keeper_init(&p->env.keeper);
 	pthread_rwlock_init(&p->lock, NULL);
 	pthread_mutex_init(&p->undertaker_lock, NULL);
 	/* One shows that the settings are good; the other is seldom needed. */
@@ -59,6 +60,7 @@ void producer_close(struct producer *p)
 	pthread_rwlock_destroy(&p->lock);
 	pthread_mutex_destroy(&p->undertaker_lock);
 	kafka_health_release(&p->env.health);
+	gate_keeper_release(&p->env.keeper);
 	free(p);
 }
 
@@ -153,6 +155,44 @@ void producer_mend(struct producer *p, int64_t now_ms)
 		bury(p, drained);
 }
 
+/* --- rows that wait ---------------------------------------------------------------------------------------------- */
+
+void producer_user_open(struct producer_user *user, struct producer *p, struct outcomes *outcomes)
+{
+	*user = (struct producer_user){ .outcomes = outcomes, .waiter.box = outcomes->box };
+	gate_keeper_enlist(&p->env.keeper, &user->waiter);
+}
+
+void producer_user_close(struct producer_user *user, struct producer *p)
+{
+	gate_keeper_dismiss(&p->env.keeper, &user->waiter);
+	producer_user_drop(user, "the sink was closed before the row could be sent");
+}
+
+/* A chain of events behind those that wait. */
+static void keep(struct producer_user *user, struct event *first, struct event *last)
+{
+	last->next = NULL;
+	if (user->last)
+		user->last->next = first;
+	else
+		user->first = first;
+	user->last = last;
+}
+
+void producer_user_drop(struct producer_user *user, const char *why)
+{
+	struct event *ev = user->first, *next;
+	struct error lost;
+
+	error_set(&lost, ERROR_LOST, "%s", why);
+	user->first = user->last = NULL;
+	for (; ev; ev = next) {
+		next = ev->next;
+		outcomes_fail(user->outcomes, &ev, 1, &lost);
+	}
+}
+
 /* --- producing -------------------------------------------------------------------------------------------------- */
 
 /* Called and returns with the lock read-held; in between it is write-held, so the handle may be another one after. */
@@ -178,30 +218,107 @@ static bool is_up_to_date(struct producer *p, struct producer_user *user)
 	return !outcomes_unread(user->outcomes);
 }
 
-static bool take(struct producer *p, struct producer_user *user, struct event *ev, struct error *err)
+static enum handle_answer take(struct producer *p, struct producer_user *user, struct gate_pass *pass, uint32_t number,
+			       struct event *ev, struct error *err)
 {
 	if (p->handle && !handle_knows_topic(p->handle, ev->topic))
 		add_topic(p, ev->topic);
-	/* Each time: the lock may have been let go, and a new handle accepts what must wait. */
-	return p->handle && is_up_to_date(p, user) && handle_take(p->handle, ev, err);
+	/* Each time: the lock may have been let go, and a new handle accepts what must wait: for a failure that lies in the
+	 * mailbox, or behind a row that the old one held back in this pass. */
+	if (!p->handle || handle_number(p->handle) != number || !is_up_to_date(p, user))
+		return HANDLE_NOT_NOW;
+	return handle_take(p->handle, pass, ev, err);
+}
+
+/* Takes the event, or keeps it waiting: true. */
+static bool take_or_keep(struct producer *p, struct producer_user *user, struct gate_pass *pass, uint32_t number,
+			 struct event *ev, struct error *err)
+{
+	enum handle_answer answer = take(p, user, pass, number, ev, err);
+
+	user->asking = answer == HANDLE_IS_ASKING;
+	if (answer == HANDLE_HOLDS_BACK)
+		keep(user, ev, ev);
+	/* Of what is just not the time for, the reason is nobody's business. */
+	if (answer != HANDLE_REFUSED)
+		err->kind = ERROR_NONE;
+	return answer == HANDLE_TOOK || answer == HANDLE_HOLDS_BACK;
+}
+
+/* Those that wait go first, in their order. False when one of them stands in the way of all others. */
+static bool serve_waiting(struct producer *p, struct producer_user *user, struct gate_pass *pass, uint32_t number)
+{
+	struct event *ev = user->first, *last = user->last, *next;
+	struct error err = { 0 };
+
+	user->first = user->last = NULL;
+	for (; ev; ev = next) {
+		next = ev->next;
+		if (take_or_keep(p, user, pass, number, ev, &err))
+			continue;
+		if (err.kind != ERROR_NONE) {
+			outcomes_fail(user->outcomes, &ev, 1, &err);
+			ev = next;
+		}
+		if (ev)
+			keep(user, ev, last);
+		/* Some may be of the same entity. */
+		if (err.kind != ERROR_NONE)
+			producer_user_drop(user, "not sent: an earlier row was refused");
+		return false;
+	}
+	return true;
+}
+
+/* A row that failed may be an earlier one of the same entity. Its failure was counted before its gate was opened, so none
+ * of those that wait can have gone before we come here. */
+static void drop_after_failure(struct producer *p, struct producer_user *user)
+{
+	uint32_t failures = atomic_load(&p->env.failures);
+
+	if (user->first && failures != user->failures_seen)
+		producer_user_drop(user, "not sent: an earlier row failed");
+	user->failures_seen = failures;
+}
+
+/* To be woken when a gate has changed; what has changed since the pass began wakes us at once. */
+static void await(struct producer *p, struct producer_user *user, const struct gate_pass *pass)
+{
+	atomic_store(&user->waiter.waits, user->first || user->asking);
+	if (user->first && atomic_load(&p->env.keeper.changes) != pass->changes)
+		mailbox_wake(user->waiter.box);
 }
 
 uint32_t producer_submit(struct producer *p, struct producer_user *user, struct event *const events[], uint32_t n,
 			 struct error *err)
 {
-	uint32_t taken = 0;
+	struct gate_pass pass;
+	uint32_t taken = 0, number;
 
 	err->kind = ERROR_NONE;
 	pthread_rwlock_rdlock(&p->lock);
 	if (!p->handle)
 		make_missing_handle(p);
-	while (taken < n && take(p, user, events[taken], err))
-		taken++;
+	gate_pass_begin(&pass, &p->env.keeper, clock_ms());
+	number = p->handle ? handle_number(p->handle) : 0;
+	drop_after_failure(p, user);
+	if (serve_waiting(p, user, &pass, number))
+		while (taken < n && take_or_keep(p, user, &pass, number, events[taken], err))
+			taken++;
 	pthread_rwlock_unlock(&p->lock);
+	await(p, user, &pass);
 	return taken;
 }
 
 /* --- asking ------------------------------------------------------------------------------------------------------ */
+
+void producer_ask(struct producer *p)
+{
+	pthread_rwlock_rdlock(&p->lock);
+	if (p->handle && !handle_is_stopped(p->handle))
+		handle_ask(p->handle);
+	pthread_rwlock_unlock(&p->lock);
+}
 
 bool producer_probe(struct producer *p, const char *topic, int timeout_ms, int *ret_partitions, struct error *err)
 {

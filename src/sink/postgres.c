@@ -24,6 +24,7 @@ struct sink_target {
 	const struct database_config *database;
 	const char *table;
 	bool with_outbox;               /* the database of the outbox, as the same user */
+	struct breaker breaker;
 };
 
 struct sink {
@@ -67,6 +68,7 @@ static bool postgres_target_open(const struct sink_config *config, struct sink_t
 	if (!pg_split_qualified(config->postgres.table, &schema, &table, err))
 		return false;
 	t = mem_new(struct sink_target);
+	breaker_init(&t->breaker);
 	t->table = config->postgres.table;
 	t->with_outbox = !own->url[0] || same_database(own, config->outbox_database);
 	t->database = own->url[0] ? own : config->outbox_database;
@@ -76,7 +78,15 @@ static bool postgres_target_open(const struct sink_config *config, struct sink_t
 
 static void postgres_target_close(struct sink_target *t)
 {
+	if (!t)
+		return;
+	breaker_release(&t->breaker);
 	free(t);
+}
+
+static struct breaker *postgres_breaker(struct sink_target *t)
+{
+	return &t->breaker;
 }
 
 static void postgres_check(struct sink_target *t, const char *topic _unused_, struct finding_list *findings)
@@ -98,7 +108,7 @@ static bool postgres_open(struct sink_target *t, const struct sink_env *env, str
 
 	s->outcomes.box = env->outcomes;
 	s->rides = t->with_outbox && env->reader_identity && env->last;
-	append_init(&s->append, t->database, t->table, &s->outcomes);
+	append_init(&s->append, t->database, t->table, &s->outcomes, &t->breaker);
 	*ret = s;
 	return true;
 }
@@ -235,6 +245,7 @@ const struct sink_driver sink_postgres = {
 	.caps = SINK_KEEPS_ORDER | SINK_RIDES,
 	.target_open = postgres_target_open,
 	.target_close = postgres_target_close,
+	.breaker = postgres_breaker,
 	.check = postgres_check,
 	.open = postgres_open,
 	.close = postgres_close,

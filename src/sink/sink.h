@@ -23,6 +23,7 @@ enum {
 	SINK_RIDES = 1 << 1,            /* may write inside the reader's settling transaction: see `ride` */
 };
 
+struct breaker;
 struct finding_list;
 struct sink_target;
 struct sink;
@@ -42,6 +43,8 @@ struct sink_driver {
 	/* Reads the settings; connects lazily. A broker that is away is not an error here, a wrong setting is. */
 	bool (*target_open)(const struct sink_config *, struct sink_target **ret, struct error *err);
 	void (*target_close)(struct sink_target *);
+	/* Whether the other side can be reached: breaker.h. It lives as long as the target. */
+	struct breaker *(*breaker)(struct sink_target *);
 	/* For `check`: connects now and reports what is wrong, each with the way to mend it. `topic` is a topic that
 	 * every row goes to, or NULL where it differs by row. */
 	void (*check)(struct sink_target *, const char *topic, struct finding_list *findings);

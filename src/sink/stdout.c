@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/finding.h"
 #include "base/mem.h"
+#include "sink/breaker.h"
 #include "sink/json_line.h"
 #include "sink/outcome.h"
 #include "sink/output.h"
@@ -25,6 +26,7 @@ enum {
 
 struct sink_target {
 	struct output output;
+	struct breaker breaker;
 };
 
 struct sink {
@@ -46,6 +48,7 @@ static bool stdout_target_open(const struct sink_config *config, struct sink_tar
 	signal(SIGPIPE, SIG_IGN);
 	if (!output_open(&t->output, config->std.path, err))
 		return false;
+	breaker_init(&t->breaker);
 	*ret = TAKE_PTR(t);
 	return true;
 }
@@ -55,7 +58,13 @@ static void stdout_target_close(struct sink_target *t)
 	if (!t)
 		return;
 	output_close(&t->output);
+	breaker_release(&t->breaker);
 	free(t);
+}
+
+static struct breaker *stdout_breaker(struct sink_target *t)
+{
+	return &t->breaker;
 }
 
 static void stdout_check(struct sink_target *t, const char *topic _unused_, struct finding_list *findings)
@@ -134,6 +143,10 @@ static enum output_state write_batch(struct sink *s, int64_t now_ms)
 
 	if (state != OUTPUT_NOT_NOW)
 		s->again_ms = CLOCK_NEVER;
+	if (state == OUTPUT_DONE)
+		breaker_close(&s->target->breaker);
+	else if (state == OUTPUT_FAILED)
+		breaker_open(&s->target->breaker, &why);
 	if (state == OUTPUT_DONE || state == OUTPUT_FAILED)
 		conclude(s, &why);
 	return state;
@@ -225,6 +238,7 @@ const struct sink_driver sink_stdout = {
 	.caps = SINK_KEEPS_ORDER,
 	.target_open = stdout_target_open,
 	.target_close = stdout_target_close,
+	.breaker = stdout_breaker,
 	.check = stdout_check,
 	.open = stdout_open,
 	.close = stdout_close,

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.e2e.consume import read_topic
 from tests.e2e.relay import kafka_settings, postrider, wait_until, write_config
@@ -35,6 +36,24 @@ def test_a_row_that_is_too_large_holds_only_its_entity(database, kafka, make_top
     held = [record.value for record in read_topic(kafka, topic) if record.key == b"held"]
     assert held == [b'{"n": 1}', b'{"n": 3}']
     wait_until(lambda: database.value("SELECT count(*) FROM postrider.retry") == 0, 40, "no entity on the list")
+    assert relay.stop() == 0
+
+
+def test_a_limit_that_was_raised_costs_no_further_refusal(database, kafka, make_topic, start_relay):
+    topic = make_topic(config={"max.message.bytes": "20000"})
+    relay = start_relay(kafka_settings(database, kafka, topic))
+    database.insert("first")
+    database.wait_until_empty()
+    database.insert("held", json.dumps({"text": "x" * 30_000}))
+    relay.wait_for("row.refused")
+    change = ConfigEntry("max.message.bytes", "50000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": kafka.admin_bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    refused = len(relay.events("row.refused"))
+    database.wait_until_empty()
+    assert len(relay.events("row.refused")) == refused
+    assert not relay.events("kafka.replaced")
     assert relay.stop() == 0
 
 

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "relay/mailbox.h"
+#include "sink/breaker.h"
 #include "sink/kafka_limits.h"
 
 enum { PATIENCE_MS = 10000 };
@@ -28,6 +29,7 @@ struct cluster {
 	rd_kafka_t *host;               /* the mock cluster lives in some client */
 	rd_kafka_mock_cluster_t *mock;
 	struct topic_limits limits;
+	struct breaker breaker;
 	struct config_pair properties[8];
 	struct sink_config sink;
 };
@@ -43,6 +45,7 @@ static void cluster_open(struct cluster *c, int partitions)
 	c->host = rd_kafka_new(RD_KAFKA_PRODUCER, conf, reason, sizeof(reason));
 	assert_non_null(c->host);
 	topic_limits_init(&c->limits);
+	breaker_init(&c->breaker);
 	c->mock = rd_kafka_mock_cluster_new(c->host, 1);
 	assert_non_null(c->mock);
 	assert_int_equal(rd_kafka_mock_topic_create(c->mock, "orders", partitions, 1), 0);
@@ -66,6 +69,7 @@ static void cluster_close(struct cluster *c)
 	rd_kafka_mock_cluster_destroy(c->mock);
 	rd_kafka_destroy(c->host);
 	topic_limits_release(&c->limits);
+	breaker_release(&c->breaker);
 }
 
 static rd_kafka_t *open_consumer(struct cluster *c)
@@ -128,6 +132,8 @@ struct rows {
 	char names[64][8];
 	uint32_t n;
 	struct mailbox box;
+	void (*pump)(void *arg);        /* what their worker does in each turn; NULL: nothing */
+	void *arg;
 	char line[1024];
 };
 
@@ -168,6 +174,8 @@ static const char *outcomes(struct rows *r, uint32_t n)
 
 		assert_true(clock_ms() < deadline);
 		poll(&p, 1, 100);
+		if (r->pump)
+			r->pump(r->arg);
 		for (struct event *ev = mailbox_take(&r->box); ev; ev = ev->next, n--) {
 			char note[32] = "";
 

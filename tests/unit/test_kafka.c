@@ -15,12 +15,19 @@
 
 extern const struct sink_driver sink_kafka;
 
+enum { PRODUCE = 0 };                    /* the request's number in the protocol */
+
 struct opened {
 	struct cluster cluster;
 	struct sink_target *target;
 	struct sink *sink;
 	struct rows rows;
 };
+
+static void pump(void *sink)
+{
+	sink_kafka.pump(sink, clock_ms());
+}
 
 static void open_sink(struct opened *o, const char *rows)
 {
@@ -30,6 +37,8 @@ static void open_sink(struct opened *o, const char *rows)
 	if (!sink_kafka.target_open(&o->cluster.sink, &o->target, &err) ||
 	    !sink_kafka.open(o->target, &(struct sink_env){ .outcomes = &o->rows.box, .last = true }, &o->sink, &err))
 		fail_msg("%s", err.message);
+	o->rows.pump = pump;
+	o->rows.arg = o->sink;
 }
 
 static void close_sink(struct opened *o)
@@ -40,6 +49,25 @@ static void close_sink(struct opened *o)
 	cluster_close(&o->cluster);
 }
 
+/* Another worker at the same target. */
+static struct sink *open_second(struct opened *o, struct rows *r)
+{
+	struct sink *sink;
+	struct error err;
+
+	if (!sink_kafka.open(o->target, &(struct sink_env){ .outcomes = &r->box, .last = true }, &sink, &err))
+		fail_msg("%s", err.message);
+	r->pump = pump;
+	r->arg = sink;
+	return sink;
+}
+
+static void be_impatient(struct cluster *c)
+{
+	set_property(c, "reconnect.backoff.ms", "10");
+	set_property(c, "reconnect.backoff.max.ms", "20");
+}
+
 static void nothing_more_is_taken_while_a_refusal_lies_unread_in_the_mailbox(void **state _unused_)
 {
 	static char large[5000];
@@ -47,18 +75,20 @@ static void nothing_more_is_taken_while_a_refusal_lies_unread_in_the_mailbox(voi
 
 	cluster_open(&o.cluster, 1);
 	set_property(&o.cluster, "message.max.bytes", "1000");
-	open_sink(&o, "a1 a2 a3");
-	o.rows.events[1].payload = (struct slice){ large, sizeof(large) };
+	open_sink(&o, "z1 a1 a2 a3");
+	o.rows.events[2].payload = (struct slice){ large, sizeof(large) };
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 1), 1);
+	assert_string_equal(outcomes(&o.rows, 1), "z1");
 	/* Not in the same call, and not in the next one: a worker that filled its chunk submits again before it looks
 	 * at outcomes. */
-	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 3), 2);
-	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 2, 1), 0);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 1, 3), 2);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 3, 1), 0);
 	outcomes(&o.rows, 2);
-	assert_null(o.rows.events[0].failure);
-	assert_int_equal(o.rows.events[1].failure->kind, ERROR_REJECTED);
-	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 2, 1), 1);
+	assert_null(o.rows.events[1].failure);
+	assert_int_equal(o.rows.events[2].failure->kind, ERROR_REJECTED);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 3, 1), 1);
 	assert_string_equal(outcomes(&o.rows, 1), "a3");
-	assert_string_equal(arrived(&o.cluster), "a1 a3");
+	assert_string_equal(arrived(&o.cluster), "z1 a1 a3");
 	close_sink(&o);
 }
 
@@ -76,6 +106,118 @@ static void rows_that_must_go_alone_and_others_are_taken_in_one_call(void **stat
 	close_sink(&o);
 }
 
+/* --- the first row of a partition ------------------------------------------------------------------------------ */
+
+static void behind_a_refused_first_row_nothing_is_sent(void **state _unused_)
+{
+	struct opened o;
+
+	cluster_open(&o.cluster, 1);
+	set_property(&o.cluster, "batch.num.messages", "1");
+	/* The mock, like a broker that does not know the producer yet, would accept the second request. */
+	rd_kafka_mock_push_request_errors(o.cluster.mock, PRODUCE, 1, RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE);
+	open_sink(&o, "a1 a2 b1 a3");
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 4), 4);
+	assert_string_equal(outcomes(&o.rows, 4), "a1:lost a2:lost b1:lost a3:lost");
+	assert_true(o.rows.events[0].alone);
+	assert_false(o.rows.events[1].alone);
+	assert_string_equal(arrived(&o.cluster), "");
+	close_sink(&o);
+}
+
+static void rows_of_other_partitions_do_not_wait_for_one_whose_first_row_is_on_its_way(void **state _unused_)
+{
+	struct opened o;
+
+	cluster_open(&o.cluster, 12);
+	open_sink(&o, "a1 a2 b1 b2 c1 c2 d1 d2 e1 e2 f1 f2");
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 12), 12);
+	outcomes(&o.rows, 12);
+	for (uint32_t i = 0; i < o.rows.n; i++)
+		assert_null(o.rows.events[i].failure);
+	close_sink(&o);
+}
+
+static void a_worker_is_woken_when_another_ones_first_row_has_arrived(void **state _unused_)
+{
+	struct rows theirs;
+	struct sink *second;
+	struct opened o;
+
+	cluster_open(&o.cluster, 1);
+	open_sink(&o, "a1");
+	rows_init(&theirs, "b1 b2");
+	second = open_second(&o, &theirs);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 1), 1);
+	assert_int_equal(sink_kafka.submit(second, theirs.pointers, 2), 2);
+	assert_int_equal(poll(&(struct pollfd){ .fd = theirs.box.fd, .events = POLLIN }, 1, PATIENCE_MS), 1);
+	assert_string_equal(outcomes(&theirs, 2), "b1 b2");
+	assert_string_equal(outcomes(&o.rows, 1), "a1");
+	assert_string_equal(arrived(&o.cluster), "a1 b1 b2");
+	sink_kafka.close(second);
+	rows_release(&theirs);
+	close_sink(&o);
+}
+
+static void rows_that_wait_come_back_when_the_claim_is_gone_and_when_the_sink_closes(void **state _unused_)
+{
+	struct opened o;
+
+	cluster_open(&o.cluster, 1);
+	be_impatient(&o.cluster);
+	rd_kafka_mock_broker_set_down(o.cluster.mock, 1);
+	open_sink(&o, "a1 a2 a3 a4");
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 2), 2);
+	sink_kafka.recall(o.sink);
+	assert_string_equal(outcomes(&o.rows, 2), "a2:lost a1:lost");
+	for (uint32_t taken = 0; taken < 2; poll(NULL, 0, 1)) {
+		sink_kafka.pump(o.sink, clock_ms());
+		taken += sink_kafka.submit(o.sink, o.rows.pointers + 2 + taken, 2 - taken);
+	}
+	o.rows.pump = NULL;
+	sink_kafka.close(o.sink);
+	assert_string_equal(outcomes(&o.rows, 1), "a4:lost");
+	sink_kafka.target_close(o.target);
+	assert_string_equal(outcomes(&o.rows, 1), "a3:lost");
+	rows_release(&o.rows);
+	cluster_close(&o.cluster);
+}
+
+/* --- brokers that are away -------------------------------------------------------------------------------------- */
+
+static void wait_for_breaker(struct opened *o, bool open)
+{
+	struct breaker *breaker = sink_kafka.breaker(o->target);
+	int64_t deadline = clock_ms() + PATIENCE_MS;
+
+	for (; breaker_is_open(breaker) != open; poll(NULL, 0, 10)) {
+		assert_true(clock_ms() < deadline);
+		sink_kafka.pump(o->sink, clock_ms());
+	}
+}
+
+static void while_brokers_are_away_no_row_is_refused_and_a_delivery_ends_that(void **state _unused_)
+{
+	static char large[5000];
+	struct opened o;
+
+	cluster_open(&o.cluster, 1);
+	be_impatient(&o.cluster);
+	set_property(&o.cluster, "message.max.bytes", "1000");
+	rd_kafka_mock_broker_set_down(o.cluster.mock, 1);
+	open_sink(&o, "a1 b1");
+	o.rows.events[0].payload = (struct slice){ large, sizeof(large) };
+	wait_for_breaker(&o, true);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 1), 0);
+	rd_kafka_mock_broker_set_up(o.cluster.mock, 1);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 1, 1), 1);
+	assert_string_equal(outcomes(&o.rows, 1), "b1");
+	wait_for_breaker(&o, false);
+	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 1), 1);
+	assert_string_equal(outcomes(&o.rows, 1), "a1:rejected");
+	close_sink(&o);
+}
+
 /* --- the end -------------------------------------------------------------------------------------------------- */
 
 static void closing_gives_everything_back_while_the_brokers_are_away(void **state _unused_)
@@ -86,6 +228,7 @@ static void closing_gives_everything_back_while_the_brokers_are_away(void **stat
 	cluster_open(&o.cluster, 1);
 	rd_kafka_mock_broker_set_down(o.cluster.mock, 1);
 	open_sink(&o, "a1 a2 b1 c1");
+	o.rows.pump = NULL;
 	o.rows.events[3].alone = true;
 	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers, 4), 4);
 	before = clock_ms();
@@ -111,6 +254,7 @@ static void closing_gives_back_what_is_on_its_way_to_a_slow_broker(void **state 
 	rd_kafka_mock_broker_set_rtt(o.cluster.mock, 1, 60 * 1000);
 	assert_int_equal(sink_kafka.submit(o.sink, o.rows.pointers + 1, 2), 2);
 	poll(NULL, 0, 50);
+	o.rows.pump = NULL;
 	before = clock_ms();
 	sink_kafka.close(o.sink);
 	sink_kafka.target_close(o.target);
@@ -121,23 +265,6 @@ static void closing_gives_back_what_is_on_its_way_to_a_slow_broker(void **state 
 }
 
 /* --- recalls -------------------------------------------------------------------------------------------------- */
-
-/* Another worker at the same target. */
-static struct sink *open_second(struct opened *o, struct rows *r)
-{
-	struct sink *sink;
-	struct error err;
-
-	if (!sink_kafka.open(o->target, &(struct sink_env){ .outcomes = &r->box, .last = true }, &sink, &err))
-		fail_msg("%s", err.message);
-	return sink;
-}
-
-static void be_impatient(struct cluster *c)
-{
-	set_property(c, "reconnect.backoff.ms", "10");
-	set_property(c, "reconnect.backoff.max.ms", "20");
-}
 
 /* Until its rows are taken, all of them. */
 static void submit_all(struct sink *sink, struct rows *r)
@@ -173,11 +300,11 @@ static void after_a_recall_no_row_overtakes_one_whose_loss_its_worker_has_not_re
 	rd_kafka_mock_broker_set_up(o.cluster.mock, 1);
 	assert_int_equal(sink_kafka.submit(second, theirs.pointers + 1, 2), 0);
 	assert_string_equal(outcomes(&theirs, 1), "b1:lost");
+	assert_string_equal(outcomes(&o.rows, 2), "a1 a2");
 	free(theirs.events[0].failure);
 	theirs.events[0].failure = NULL;
 	assert_int_equal(sink_kafka.submit(second, theirs.pointers, 3), 3);
 	assert_string_equal(outcomes(&theirs, 3), "b1 b2 b3");
-	assert_string_equal(outcomes(&o.rows, 2), "a1 a2");
 	assert_string_equal(arrived(&o.cluster), "a1 a2 b1 b2 b3");
 	sink_kafka.close(second);
 	rows_release(&theirs);
@@ -421,6 +548,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_more_is_taken_while_a_refusal_lies_unread_in_the_mailbox),
 		cmocka_unit_test(rows_that_must_go_alone_and_others_are_taken_in_one_call),
+		cmocka_unit_test(behind_a_refused_first_row_nothing_is_sent),
+		cmocka_unit_test(rows_of_other_partitions_do_not_wait_for_one_whose_first_row_is_on_its_way),
+		cmocka_unit_test(a_worker_is_woken_when_another_ones_first_row_has_arrived),
+		cmocka_unit_test(rows_that_wait_come_back_when_the_claim_is_gone_and_when_the_sink_closes),
+		cmocka_unit_test(while_brokers_are_away_no_row_is_refused_and_a_delivery_ends_that),
 		cmocka_unit_test(closing_gives_everything_back_while_the_brokers_are_away),
 		cmocka_unit_test(closing_gives_back_what_is_on_its_way_to_a_slow_broker),
 		cmocka_unit_test(after_a_recall_no_row_overtakes_one_whose_loss_its_worker_has_not_read),

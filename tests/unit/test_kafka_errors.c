@@ -27,12 +27,20 @@ static const struct {
 	{ RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, ERROR_CONFIG },
 	{ RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, ERROR_CONFIG },
 	{ RD_KAFKA_RESP_ERR_POLICY_VIOLATION, ERROR_CONFIG },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE, ERROR_CONFIG },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT, ERROR_CONFIG },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION, ERROR_CONFIG },
+	{ RD_KAFKA_RESP_ERR__UNSUPPORTED_FEATURE, ERROR_CONFIG },
 	/* us */
 	{ RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, ERROR_AUTH },
 	{ RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED, ERROR_AUTH },
 	{ RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED, ERROR_AUTH },
+	{ RD_KAFKA_RESP_ERR_UNSUPPORTED_SASL_MECHANISM, ERROR_AUTH },
+	{ RD_KAFKA_RESP_ERR_ILLEGAL_SASL_STATE, ERROR_AUTH },
 	{ RD_KAFKA_RESP_ERR__AUTHENTICATION, ERROR_AUTH },
 	{ RD_KAFKA_RESP_ERR__SSL, ERROR_AUTH },
+	/* too much at once */
+	{ RD_KAFKA_RESP_ERR_THROTTLING_QUOTA_EXCEEDED, ERROR_THROTTLED },
 	/* nobody knows */
 	{ RD_KAFKA_RESP_ERR__PURGE_QUEUE, ERROR_LOST },
 	{ RD_KAFKA_RESP_ERR__PURGE_INFLIGHT, ERROR_LOST },
@@ -42,6 +50,8 @@ static const struct {
 	{ RD_KAFKA_RESP_ERR_DUPLICATE_SEQUENCE_NUMBER, ERROR_LOST },
 	{ RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, ERROR_LOST },
 	{ RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, ERROR_LOST },
+	{ RD_KAFKA_RESP_ERR_PRODUCER_FENCED, ERROR_LOST },
+	{ RD_KAFKA_RESP_ERR__FENCED, ERROR_LOST },
 	/* the brokers are away, or not ready: no row is to blame, and none is held */
 	{ RD_KAFKA_RESP_ERR__TRANSPORT, ERROR_TRANSPORT },
 	{ RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, ERROR_TRANSPORT },
@@ -64,6 +74,26 @@ static void every_code_means_what_it_should(void **state _unused_)
 		if (kafka_error_kind(meanings[i].code) != meanings[i].kind)
 			fail_msg("%s is %s", rd_kafka_err2name(meanings[i].code),
 				 error_kind_name(kafka_error_kind(meanings[i].code)));
+}
+
+/* A code that this program does not know, of a broker newer than it is, is waited for: that loses nothing. */
+static void every_other_code_of_the_library_is_the_transports(void **state _unused_)
+{
+	const struct rd_kafka_err_desc *descs;
+	size_t n;
+
+	rd_kafka_get_err_descs(&descs, &n);
+	assert_true(n > ARRAY_SIZE(meanings));
+	for (size_t i = 0; i < n; i++) {
+		size_t k = 0;
+
+		while (k < ARRAY_SIZE(meanings) && meanings[k].code != descs[i].code)
+			k++;
+		if (k == ARRAY_SIZE(meanings) && kafka_error_kind(descs[i].code) != ERROR_TRANSPORT)
+			fail_msg("%s is %s, which no test expects", descs[i].name,
+				 error_kind_name(kafka_error_kind(descs[i].code)));
+	}
+	assert_int_equal(kafka_error_kind(RD_KAFKA_RESP_ERR_END_ALL + 100), ERROR_TRANSPORT);
 }
 
 static void an_error_says_its_name_and_what_it_means(void **state _unused_)
@@ -97,6 +127,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_code_means_what_it_should),
+		cmocka_unit_test(every_other_code_of_the_library_is_the_transports),
 		cmocka_unit_test(an_error_says_its_name_and_what_it_means),
 		cmocka_unit_test(a_detail_takes_the_place_of_the_general_text),
 		cmocka_unit_test(an_error_that_passes_by_itself_has_no_hint),

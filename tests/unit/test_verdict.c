@@ -22,6 +22,7 @@ static void every_kind_of_error_has_its_verdict(void **state _unused_)
 	static const struct expected table[] = {
 		{ ERROR_NONE, WINDOW_HOLD, false },
 		{ ERROR_TRANSPORT, WINDOW_RESEND, false },
+		{ ERROR_THROTTLED, WINDOW_RESEND, false },
 		{ ERROR_REJECTED, WINDOW_HOLD, true },
 		{ ERROR_AUTH, WINDOW_HOLD, false },
 		{ ERROR_CONFIG, WINDOW_HOLD, false },
@@ -41,7 +42,7 @@ static void every_kind_of_error_has_its_verdict(void **state _unused_)
 
 static void an_outage_costs_no_row_an_attempt_and_holds_no_entity_back(void **state _unused_)
 {
-	const enum error_kind outages[] = { ERROR_TRANSPORT, ERROR_LOST };
+	const enum error_kind outages[] = { ERROR_TRANSPORT, ERROR_THROTTLED, ERROR_LOST };
 
 	for (size_t i = 0; i < ARRAY_SIZE(outages); i++) {
 		assert_int_equal(verdict_of(outages[i])->action, WINDOW_RESEND);
