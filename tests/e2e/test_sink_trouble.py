@@ -16,14 +16,18 @@ def sink_state(database):
 
 
 def wait_until_away(database, kind, *fragments):
-    state = wait_until(lambda: (sink_state(database) or {}).get("open_since") and sink_state(database), what="the sink is away")
+    def look():
+        state = sink_state(database)
+        return state if state and state["open_since"] else None
+
+    state = wait_until(look, 60, "the sink is away")
     assert state["kind"] == kind, state
     assert all(part in state["reason"] for part in fragments), state
     return state
 
 
-def wait_until_there(database, timeout=20):
-    wait_until(lambda: sink_state(database)["open_since"] is None, timeout, "the sink is there")
+def wait_until_there(database):
+    wait_until(lambda: sink_state(database)["open_since"] is None, 60, "the sink is there")
 
 
 def nothing_is_blamed(database):
@@ -49,7 +53,7 @@ def test_brokers_that_are_away_are_shown_and_rows_go_on_in_order(database, fragi
     assert shown["nodes"][0]["outboxes"][0]["sinks"][0]["open_since"] == state["open_since"]
     fragile_kafka.start()
     wait_until_there(database)
-    database.wait_until_empty(40)
+    database.wait_until_empty(60)
     assert "away" not in postrider("status", "-c", relay.config).stdout
     numbers = [json.loads(record.value)["n"] for record in read_topic(fragile_kafka, fragile_topic) if record.key == b"a"]
     assert numbers == list(range(30))
@@ -64,7 +68,7 @@ def test_without_rows_a_relay_notices_that_brokers_are_back(database, fragile_ka
     fragile_kafka.stop()
     wait_until_away(database, "transport")
     fragile_kafka.start()
-    wait_until_there(database, 30)
+    wait_until_there(database)
     relay.wait_for("kafka.back")
     assert relay.stop() == 0
 
@@ -97,7 +101,7 @@ def test_an_event_store_that_is_away_is_shown_and_goes_on(database, fragile_pg, 
     wait_until_away(database, "transport")
     assert database.pending() == 5 and nothing_is_blamed(database)
     fragile_pg.start()
-    database.wait_until_empty(40)
+    database.wait_until_empty(60)
     wait_until_there(database)
     assert nothing_is_blamed(database)
     stored = store.execute("SELECT version, payload ->> 'n' FROM postrider.event ORDER BY version OFFSET 1")
