@@ -26,6 +26,8 @@ static void add_worker(struct buf *json, struct worker *worker)
 		add_text(json, "condition", w.condition);
 	if (w.error[0])
 		add_text(json, "error", w.error);
+	if (w.session)
+		add_count(json, "session", (uint64_t)w.session);
 	add_count(json, "entities", w.entities);
 	add_count(json, "rows", w.rows);
 	add_count(json, "claimed", w.counts.claimed);
@@ -51,7 +53,7 @@ char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct 
 		add_text(&json, "table", o->table->name);
 		add_text(&json, "reader", o->reader->name);
 		add_text(&json, "order", reader_keeps_order(o->reader, o->config) ? "entity" : "none");
-		buf_add_str(&json, ",\"workers\":[");
+		buf_printf(&json, ",\"paused\":%s,\"workers\":[", bell_is_paused(&o->bell) ? "true" : "false");
 		for (int64_t i = 0; i < o->config->workers && next < n_workers; i++) {
 			buf_add_str(&json, i ? "," : "");
 			add_worker(&json, workers[next++]);
