@@ -10,6 +10,11 @@ const struct command *const commands[] = {
 	&command_check,
 	&command_run,
 	&command_status,
+	&command_explain,
+	&command_dead,
+	&command_entity,
+	&command_pause,
+	&command_resume,
 #ifdef HAVE_KAFKA
 	&command_verify,
 #endif

@@ -37,6 +37,11 @@ extern const struct command command_init;
 extern const struct command command_run;
 extern const struct command command_check;
 extern const struct command command_status;
+extern const struct command command_explain;
+extern const struct command command_dead;
+extern const struct command command_entity;
+extern const struct command command_pause;
+extern const struct command command_resume;
 extern const struct command command_verify;      /* where Kafka is compiled in */
 extern const struct command command_help;
 extern const struct command command_version;

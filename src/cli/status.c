@@ -158,9 +158,17 @@ static void write_outboxes(const struct overview *view, struct buf *out)
 	for (size_t i = 0; i < view->n_outboxes; i++)
 		add_outbox(&t, &view->outboxes[i]);
 	text_table_write(&t, out);
-	for (size_t i = 0; i < view->n_outboxes; i++)
-		if (view->outboxes[i].error.kind != ERROR_NONE)
-			buf_printf(out, "  %s: %s\n", view->outboxes[i].config->name, view->outboxes[i].error.message);
+	for (size_t i = 0; i < view->n_outboxes; i++) {
+		const struct outbox_overview *o = &view->outboxes[i];
+
+		if (o->error.kind != ERROR_NONE)
+			buf_printf(out, "  %s: %s\n", o->config->name, o->error.message);
+		if (o->blocked > 0)
+			buf_printf(out, "  %s: %lld of the entities that are held back are blocked or parked\n", o->config->name,
+				   (long long)o->blocked);
+		if (o->paused_since)
+			buf_printf(out, "  %s: paused since %s by %s\n", o->config->name, o->paused_since, o->paused_by);
+	}
 }
 
 static void write_slots(const PGresult *slots, struct buf *out)
@@ -265,7 +273,10 @@ static void add_outbox_json(struct buf *out, const struct outbox_overview *o)
 	buf_printf(out, ",\"pending_exact\":%s", !failed && !o->more ? "true" : "false");
 	add_number(out, "oldest_ms", failed ? -1 : o->oldest_ms);
 	add_number(out, "held", failed ? -1 : o->held);
+	add_number(out, "blocked", failed ? -1 : o->blocked);
 	add_text(out, "next_try_at", o->retry_at);
+	add_text(out, "paused_since", o->paused_since);
+	add_text(out, "paused_by", o->paused_by);
 	add_text(out, "error", failed ? o->error.message : NULL);
 	buf_add_char(out, '}');
 }

@@ -15,6 +15,7 @@
 #include "keep/heart_sql.h"
 #include "keep/line.h"
 #include "keep/peers.h"
+#include "keep/steering.h"
 #include "pg/conn.h"
 #include "pg/exec.h"
 
@@ -40,6 +41,7 @@ struct heart {
 	bool lost;                              /* said so already */
 	bool outgrown;                          /* said already that the schema no longer serves us */
 	bool cannot_bury;                       /* said so already */
+	bool cannot_look;                       /* at what is paused: said so already */
 	struct error why_refused;               /* written before `refused` is set */
 	_Atomic bool refused;
 };
@@ -52,7 +54,13 @@ static bool connect_heart(struct heart *h, struct error *err)
 		return true;
 	if (!line_open(&h->line, &h->database, err))
 		return false;
+	if (!steering_listen(&h->line, err)) {
+		line_close(&h->line);
+		return false;
+	}
 	h->connected_ms = clock_ms();
+	/* Whatever was said while nobody listened. */
+	h->env.steered(h->env.arg);
 	return true;
 }
 
@@ -76,6 +84,23 @@ static void recovered(struct heart *h)
 		log_info("heart.back", F_INT("tries", h->backoff.tries));
 	h->lost = false;
 	backoff_reset(&h->backoff);
+}
+
+/* --- what people ask for ---------------------------------------------------------------------------------------- */
+
+static bool look_at_pauses(struct heart *h, struct error *err)
+{
+	if (steering_look(&h->line, h->env.pause, h->env.arg, err)) {
+		h->cannot_look = false;
+		return true;
+	}
+	if (PQtransactionStatus(h->line.conn) != PQTRANS_IDLE)
+		return false;
+	/* A right is missing: that must not make us look dead. */
+	if (!h->cannot_look)
+		log_warn("pause.unknown", F_ERROR(err), F_STR("meaning", "this node does not know which outboxes are paused"));
+	h->cannot_look = true;
+	return true;
 }
 
 /* --- burying -------------------------------------------------------------------------------------------------- */
@@ -238,6 +263,20 @@ static void wait_or_stop(const struct heart *h, int64_t ms)
 	poll(&p, 1, (int)MAX(ms, 0));
 }
 
+/* Until the next beat is due, or somebody has said something: then the beat comes earlier and says that we know. */
+static bool rest_until(struct heart *h, int64_t when_ms, struct error *err)
+{
+	while (!line_stopping(&h->line) && clock_ms() < when_ms) {
+		if (steering_wait(&h->line, when_ms - clock_ms())) {
+			h->env.steered(h->env.arg);
+			return true;
+		}
+		if (!h->line.hears && !look_at_pauses(h, err))
+			return false;
+	}
+	return true;
+}
+
 static void leave(struct heart *h)
 {
 	struct number id;
@@ -257,9 +296,10 @@ static void *heart_main(void *arg)
 		int64_t began_ms = clock_ms();
 		struct error err = { 0 };
 
-		if (connect_heart(h, &err) && beat(h, &err)) {
+		if (connect_heart(h, &err) && look_at_pauses(h, &err) && beat(h, &err)) {
 			recovered(h);
-			wait_or_stop(h, began_ms + h->env.node->heartbeat_ms - clock_ms());
+			if (!rest_until(h, began_ms + h->env.node->heartbeat_ms, &err))
+				lose(h, &err);
 		} else if (!line_stopping(&h->line) && !atomic_load(&h->refused)) {
 			lose(h, &err);
 			wait_or_stop(h, backoff_next(&h->backoff));
@@ -291,7 +331,8 @@ struct heart *heart_new(const struct heart_env *env)
 
 bool heart_open(struct heart *h, bool *ret_waiting, struct error *err)
 {
-	enum entry_result result = connect_heart(h, err) ? join(h, err) : ENTRY_FAILED;
+	/* What is paused is known before any worker runs. */
+	enum entry_result result = connect_heart(h, err) && look_at_pauses(h, err) ? join(h, err) : ENTRY_FAILED;
 
 	/* One that was killed this moment still has its session. */
 	if (result == ENTRY_REFUSED) {

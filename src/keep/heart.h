@@ -9,10 +9,14 @@
  * Behind a pooler sessions say nothing. A node there is never known to be dead; what it holds expires by itself, and
  * its row is removed after five minutes of silence.
  *
+ * It also hears what people ask of all nodes (keep/steering.h), such as to pause an outbox.
+ *
  * The database's clock alone counts. After an outage of the database every node is silent, so a heart judges nobody
  * before it has itself been connected for as long as the other one may be silent. */
 #ifndef POSTRIDER_KEEP_HEART_H
 #define POSTRIDER_KEEP_HEART_H
+
+#include <stddef.h>
 
 #include "base/error.h"
 #include "config/config.h"
@@ -26,6 +30,9 @@ struct heart_env {
 	int schema;                             /* newest version of the schema that the program knows */
 	char *(*describe)(void *arg);           /* JSON for postrider.node.state; the heart frees it. Its thread calls */
 	void (*wake)(void *arg);                /* rows of another node may have become free. Its thread calls */
+	/* These tables are paused, and no others. Its thread calls, and heart_open does. */
+	void (*pause)(void *arg, const char *const *tables, size_t n);
+	void (*steered)(void *arg);             /* a person may have changed what is held back. Its thread calls */
 	void *arg;
 };
 

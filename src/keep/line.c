@@ -11,15 +11,18 @@ enum { STOP_PATIENCE_MS = 1000 };       /* a stop does not wait longer for the d
 bool line_open(struct line *l, const struct database_config *database, struct error *err)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
+	bool shared;
 
 	if (l->conn)
 		return true;
-	if (!pg_connect(database, "heart", l->stop_fd, &conn, err) || !pg_apply_reader_settings(conn, database, err))
+	if (!pg_connect(database, "heart", l->stop_fd, &conn, err) || !pg_apply_reader_settings(conn, database, err) ||
+	    !pg_is_pooled(conn, database, &shared, err))
 		return false;
 	if (PQsetnonblocking(conn, 1) != 0)
 		return pg_error(conn, NULL, "start beating", err);
 	l->conn = TAKE_PTR(conn);
 	l->pooled = database->pooler == DATABASE_POOLER_SESSION;
+	l->hears = !shared;
 	return true;
 }
 

@@ -16,6 +16,7 @@ struct line {
 	int stop_fd;                    /* readable: the process stops, and waits no longer than it must */
 	int64_t patience_ms;            /* for an answer */
 	bool pooled;                    /* a pooler is known to be in between: our session is not our own */
+	bool hears;                     /* notifications arrive */
 };
 
 /* Connects, unless it is connected; waits. */

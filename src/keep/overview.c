@@ -10,8 +10,6 @@
 #include "pg/migrate.h"
 #include "pg/table.h"
 
-#define RFC3339(time, fraction) "to_char(" time " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS" fraction "\"Z\"')"
-
 /* What workers have as rows: shards, and leases on entities. There are no more of these than workers hold at a time. */
 #define WITH_OWNED                                                                                              \
 	"WITH owned AS (SELECT b.table_name, x.node, x.worker, sum(x.shards) AS shards, sum(x.leases) AS leases FROM" \
@@ -26,7 +24,7 @@ static const char select_nodes[] =
 	WITH_OWNED "SELECT n.id, n.name, n.version, n.schema, n.pid,"
 	" CASE WHEN NOT " NODE_IS_SILENT " THEN 'alive' WHEN " NODE_IS_GONE " THEN 'dead' ELSE 'silent' END,"
 	" CASE WHEN n.backend_pid IS NULL THEN NULL WHEN " NODE_IS_GONE " THEN 'gone' ELSE 'open' END,"
-	" " RFC3339("n.started_at", "") ", " RFC3339("n.heartbeat_at", ".MS") ","
+	" " PG_RFC3339("n.started_at", "") ", " PG_RFC3339("n.heartbeat_at", ".MS") ","
 	" GREATEST((extract(epoch FROM clock_timestamp() - n.heartbeat_at) * 1000)::bigint, 0), n.heartbeat_ms,"
 	" (SELECT count(*) FROM jsonb_path_query(n.state, '$.outboxes[*].workers[*]')),"
 	" jsonb_path_query_array(n.state, '$.outboxes[*]'),"
@@ -120,23 +118,40 @@ static bool find_oldest(PGconn *conn, const struct table *t, struct outbox_overv
 	return true;
 }
 
+#define NEXT_TRY "(min(r.retry_at) FILTER (WHERE r.blocked_at IS NULL))"
+
 /* One whose rows somebody has deleted holds nothing back. */
 static bool count_held(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
 {
 	_cleanup_(mem_freep) char *sql = NULL;
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
-	sql = mem_printf("SELECT count(*),"
-			 " GREATEST((extract(epoch FROM min(r.retry_at) - clock_timestamp()) * 1000)::bigint, 0),"
-			 " " RFC3339("min(r.retry_at)", ".MS") " FROM postrider.retry r"
+	sql = mem_printf("SELECT count(*), GREATEST((extract(epoch FROM " NEXT_TRY " - clock_timestamp()) * 1000)::bigint, 0),"
+			 " " PG_RFC3339(NEXT_TRY, ".MS") ", count(r.blocked_at) FROM postrider.retry r"
 			 " WHERE r.outbox = (SELECT b.id FROM postrider.outbox b WHERE b.table_name = $1)"
 			 " AND EXISTS (SELECT FROM %s AS o WHERE o.%s = r.entity::%s)",
 			 t->name, t->columns[FIELD_ENTITY].quoted, t->columns[FIELD_ENTITY].type);
 	if (!pg_query(conn, "count held entities", sql, 1, (const char *const[]){ t->name }, &res, err))
 		return false;
 	o->held = atoll(PQgetvalue(res, 0, 0));
-	o->retry_ms = o->held > 0 ? atoll(PQgetvalue(res, 0, 1)) : -1;
-	o->retry_at = o->held > 0 ? mem_strdup(PQgetvalue(res, 0, 2)) : NULL;
+	o->blocked = atoll(PQgetvalue(res, 0, 3));
+	o->retry_ms = o->held > o->blocked ? atoll(PQgetvalue(res, 0, 1)) : -1;
+	o->retry_at = o->held > o->blocked ? mem_strdup(PQgetvalue(res, 0, 2)) : NULL;
+	return true;
+}
+
+static bool find_pause(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	if (!pg_query(conn, "look whether the outbox is paused",
+		      "SELECT " PG_RFC3339("p.since", "") ", p.by FROM postrider.pause p JOIN postrider.outbox b ON b.id = p.outbox"
+		      " WHERE b.table_name = $1", 1, (const char *const[]){ t->name }, &res, err))
+		return false;
+	if (PQntuples(res) == 0)
+		return true;
+	o->paused_since = mem_strdup(PQgetvalue(res, 0, 0));
+	o->paused_by = mem_strdup(PQgetvalue(res, 0, 1));
 	return true;
 }
 
@@ -146,7 +161,7 @@ static void read_outbox(PGconn *conn, struct outbox_overview *o)
 	struct error err = { 0 };
 
 	if (!table_open(conn, o->config, NULL, 0, &t, &err) || !count_pending(conn, t, o, &err) ||
-	    !find_oldest(conn, t, o, &err) || !count_held(conn, t, o, &err))
+	    !find_oldest(conn, t, o, &err) || !count_held(conn, t, o, &err) || !find_pause(conn, t, o, &err))
 		o->error = err;
 }
 
@@ -179,7 +194,10 @@ void overview_release(struct overview *o)
 	PQclear(o->workers);
 	PQclear(o->sinks);
 	PQclear(o->slots);
-	for (size_t i = 0; i < o->n_outboxes; i++)
+	for (size_t i = 0; i < o->n_outboxes; i++) {
 		free(o->outboxes[i].retry_at);
+		free(o->outboxes[i].paused_since);
+		free(o->outboxes[i].paused_by);
+	}
 	free(o->outboxes);
 }

@@ -75,9 +75,12 @@ struct outbox_overview {
 	int64_t pending;                /* at most PENDING_MAX */
 	bool more;                      /* than that */
 	int64_t oldest_ms;              /* age of the first row; -1: there is none, or it cannot be told */
-	int64_t held;                   /* entities held back that have rows */
-	int64_t retry_ms;               /* until the first of them is tried again, 0 when it is due; -1: none is held */
-	char *retry_at;                 /* RFC 3339; NULL: none is held */
+	int64_t held;                   /* entities held back that have rows … */
+	int64_t blocked;                /* … and those of them that nobody tries any more */
+	int64_t retry_ms;               /* until the first of the others is tried again, 0 when it is due; -1: there is none */
+	char *retry_at;                 /* RFC 3339; NULL: there is none */
+	char *paused_since;             /* RFC 3339; NULL: it is not … */
+	char *paused_by;                /* … and who said so */
 	struct error error;             /* kind ERROR_NONE: the figures above are there */
 };
 

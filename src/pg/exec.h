@@ -7,6 +7,10 @@
 
 #include "base/error.h"
 
+/* A time as everything that we print has it; `fraction` is "" or ".MS". */
+#define PG_RFC3339(time, fraction)                                                                              \
+	"to_char(" time " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS" fraction "\"Z\"')"
+
 /* Runs one statement with text parameters ($1 …; NULL is SQL NULL) and waits. Text results. On failure `err` says
  * "could not <doing>: <server's message>". ret may be NULL when the result does not matter. Not in pipeline mode. */
 bool pg_query(PGconn *conn, const char *doing, const char *sql, int n_params, const char *const *params,

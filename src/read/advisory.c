@@ -207,6 +207,11 @@ static bool advisory_receive(struct reader *r, bool *ret_complete, struct answer
 	return true;
 }
 
+static int advisory_session(const struct reader *r)
+{
+	return PQbackendPID(r->pipeline.conn);
+}
+
 const struct reader_driver reader_advisory = {
 	.name = "advisory",
 	.takes_turns = true,
@@ -216,6 +221,7 @@ const struct reader_driver reader_advisory = {
 	.open = advisory_open,
 	.close = advisory_close,
 	.identity = advisory_identity,
+	.session = advisory_session,
 	.holds_until = advisory_holds_until,
 	.begin = advisory_begin,
 	.pollfd = advisory_pollfd,

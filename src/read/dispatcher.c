@@ -267,6 +267,7 @@ const struct reader_driver reader_dispatcher = {
 	.needs_session = true,
 	.divides = true,
 	.reads_ahead = true,
+	.reads_apart = true,
 	.share = dispatcher_share,
 	.unshare = dispatcher_unshare,
 	.open = pool_open,

@@ -48,7 +48,10 @@ enum {
 
 #define PASS_RETRIES(own)                                                                                       \
 	" FROM (SELECT r.entity, r.row_id, r.attempts FROM postrider.retry r"                                   \
-	"   WHERE r.outbox = {outbox} AND r.retry_at <= now() AND " own " ORDER BY r.retry_at LIMIT 100) s"     \
+	"   WHERE r.outbox = {outbox} AND r.retry_at <= now() AND " own                                         \
+	/* One that was let go when it had no rows stays until it has some, and must not stand in the way of others. */ \
+	"     AND EXISTS (SELECT FROM {table} o WHERE o.{lane} = r.entity::{lane_type} AND {pending})"          \
+	"   ORDER BY r.retry_at LIMIT 100) s"                                                                   \
 	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
 	"   WHERE o.{lane} = s.entity::{lane_type} AND {pending} ORDER BY o.{lane}, o.{order} LIMIT $3::int) o"
 

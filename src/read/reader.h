@@ -116,6 +116,8 @@ struct reader_driver {
 	bool takes_turns;               /* workers of a process claim one after the other under a backlog: read/hand.h */
 	bool divides;                   /* each worker has rows of its own to look for: waking one is not enough */
 	bool reads_ahead;               /* it may bring rows of entities that are in the window */
+	bool reads_apart;               /* an entity with an entry in postrider.retry is read from its own first row, apart from
+	                                 * the pages (read/pass.h): so who lets one go makes its entry due, and leaves it */
 	bool settles_whole;             /* what was claimed together is settled together, because a transaction holds it */
 	bool takes_nameless;            /* rows without an entity are published too, though it keeps order */
 	bool rings_itself;              /* it hears of rows by itself, without NOTIFY: read/pool.h */
@@ -147,6 +149,9 @@ struct reader_driver {
 	/* Which database it settles in (see pg_identity), for sinks that would ride in its settling transaction. NULL: none
 	 * can. */
 	const char *(*identity)(const struct reader *);
+	/* The process of the server that serves its session, by which people find out whose lock on an entity it is; 0: a pooler
+	 * is in between. No function: it holds none. The worker's thread calls. */
+	int (*session)(const struct reader *);
 	/* In what way it differs from a reader at work, for `postrider status`: "standby" while another node does the work,
 	 * else NULL. No function: it never differs. The worker's thread calls. */
 	const char *(*condition)(const struct reader *);

@@ -38,6 +38,9 @@ enum {
 	"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))" \
 	"  AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
 
+/* An entry that a person has made: rows that were on their way then do not end it, whatever becomes of them. */
+#define SETTLE_IS_PARKED "(r.row_id IS NULL AND r.blocked_at IS NOT NULL)"
+
 /* $1 entity, $2 id, $3 attempts, $4 kind, $5 error, $6 delay in ms, $7 whether nobody tries again by himself */
 #define SETTLE_SQL_HOLD                                                                                         \
 	"INSERT INTO postrider.retry AS r (outbox, entity, row_id, attempts, kind, error,"                      \
@@ -47,7 +50,8 @@ enum {
 	" ON CONFLICT (outbox, entity) DO UPDATE SET row_id = excluded.row_id, attempts = excluded.attempts,"   \
 	"    kind = excluded.kind, error = excluded.error, last_failed_at = now(), retry_at = excluded.retry_at," \
 	"    blocked_at = excluded.blocked_at,"                                                                 \
-	"    first_failed_at = CASE WHEN r.row_id = excluded.row_id THEN r.first_failed_at ELSE now() END"
+	"    first_failed_at = CASE WHEN r.row_id = excluded.row_id THEN r.first_failed_at ELSE now() END"      \
+	" WHERE NOT " SETTLE_IS_PARKED
 
 /* What is known of every dead letter, whatever reader had the row. */
 enum {
@@ -80,7 +84,8 @@ enum {
 #define SETTLE_CLEAR_ROW                                                                                        \
 	[SETTLE_CLEAR] = { "postrider_clear", "clear retries",                                                  \
 		/* $1 entities */                                                                               \
-		"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = ANY ($1::text[])" }
+		"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = ANY ($1::text[])"       \
+		" AND NOT " SETTLE_IS_PARKED }
 
 #define SETTLE_PLAIN                                                                                            \
 	[SETTLE_DELETE] = { "postrider_settle", "settle published rows", SETTLE_SQL_DELETE },                   \

@@ -230,6 +230,7 @@ const struct reader_driver reader_shards = {
 	.needs_session = true,
 	.divides = true,
 	.reads_ahead = true,
+	.reads_apart = true,
 	.open = shards_open,
 	.close = shards_close,
 	.identity = shards_identity,

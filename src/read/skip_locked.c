@@ -368,6 +368,11 @@ static void skip_locked_check(PGconn *conn, const struct outbox_config *o, const
 			    o->name);
 }
 
+static int skip_locked_session(const struct reader *r)
+{
+	return r->pipeline.prepared ? PQbackendPID(r->pipeline.conn) : 0;
+}
+
 const struct reader_driver reader_skip_locked = {
 	.name = "skip_locked",
 	.install_sql = skip_locked_install_sql,
@@ -380,6 +385,7 @@ const struct reader_driver reader_skip_locked = {
 	.open = skip_locked_open,
 	.close = skip_locked_close,
 	.identity = skip_locked_identity,
+	.session = skip_locked_session,
 	.holds_until = skip_locked_holds_until,
 	.begin = skip_locked_begin,
 	.pollfd = skip_locked_pollfd,

@@ -390,8 +390,10 @@ int64_t flow_origin(struct slice address, enum origin *ret)
 {
 	int64_t number = 0;
 
+	bool negative = address.len > 1 && address.ptr[1] == '-';
+
 	*ret = address.len > 0 ? (enum origin)address.ptr[0] : ORIGIN_LOG;
-	for (size_t i = 1; i < address.len; i++)
+	for (size_t i = negative ? 2 : 1; i < address.len; i++)
 		number = 10 * number + (address.ptr[i] - '0');
-	return number;
+	return negative ? -number : number;
 }

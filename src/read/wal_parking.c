@@ -120,6 +120,40 @@ static bool is_waiting(const struct parked *e)
 	return e->in_flight == 0 && !e->fetching;
 }
 
+int64_t parking_due_ms(const struct parked *entity, int64_t when_ms)
+{
+	return entity->stays ? CLOCK_NEVER : when_ms;
+}
+
+void parking_begin_list(struct parking *p)
+{
+	for (uint32_t i = 0; i < p->n_buckets; i++)
+		for (struct parked *e = p->buckets[i]; e; e = e->next)
+			e->listed = false;
+}
+
+void parking_list(struct parking *p, const struct parked *entry)
+{
+	struct parked *e = parking_add(p, entry->entity);
+
+	e->listed = true;
+	e->stays = entry->stays;
+	if (is_waiting(e))
+		parking_set_refused(e, entry->row_id, entry->attempts, parking_due_ms(entry, entry->due_ms));
+}
+
+void parking_end_list(struct parking *p, int64_t now_ms)
+{
+	for (uint32_t i = 0; i < p->n_buckets; i++)
+		for (struct parked *e = p->buckets[i]; e; e = e->next) {
+			if (e->listed || !e->stays)
+				continue;
+			e->stays = false;
+			if (is_waiting(e))
+				parking_set_refused(e, SLICE_NULL, 0, now_ms);
+		}
+}
+
 uint32_t parking_due(struct parking *p, int64_t now_ms, struct parked **ret, uint32_t max)
 {
 	uint32_t n = 0;

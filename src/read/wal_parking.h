@@ -23,6 +23,8 @@ struct parked {
 	uint32_t in_flight;             /* events of it that workers have, from the table */
 	bool fetching;                  /* they are being read */
 	uint32_t leaving_log;           /* events of it from the log that are not in the table yet */
+	bool stays;                     /* a person has put it aside: not to be tried before he lets it go */
+	bool listed;                    /* in the list that is being taken in */
 };
 
 struct parking {
@@ -38,6 +40,15 @@ struct parked *parking_find(const struct parking *p, struct slice entity);
 struct parked *parking_add(struct parking *p, struct slice entity);
 void parking_remove(struct parking *p, struct parked *entity);
 void parking_set_refused(struct parked *entity, struct slice row_id, uint32_t attempts, int64_t due_ms);
+
+/* What the database has of parked entities, now and then: a list begins, has an entry for each of them, and ends. People
+ * change it. An entity of which workers have events keeps what is known of it until these are settled; one that a person
+ * has let go, and of which nothing is in the list, is due. */
+void parking_begin_list(struct parking *p);
+void parking_list(struct parking *p, const struct parked *entry);
+void parking_end_list(struct parking *p, int64_t now_ms);
+/* When an entity of which nothing is on its way is due: at this time, unless a person has put it aside. */
+int64_t parking_due_ms(const struct parked *entity, int64_t when_ms);
 
 /* Up to `max` entities to be read from the table now, which are marked as being fetched; returns how many. */
 uint32_t parking_due(struct parking *p, int64_t now_ms, struct parked **ret, uint32_t max);

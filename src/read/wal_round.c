@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "pg/array.h"
 #include "pg/exec.h"
+#include "relay/bell.h"
 #include "relay/field.h"
 
 #define PARAM_CEILING ((size_t)256 << 20)
@@ -61,6 +62,7 @@ void round_release(struct round *r)
 	buf_release(&r->backlog_numbers);
 	buf_release(&r->fields);
 	buf_release(&r->due);
+	PQclear(r->list);
 	free(r->scratch);
 	free(r->numbers);
 	free(r->holds);
@@ -95,17 +97,34 @@ static bool recall(struct round *r, struct pool *p, struct error *err)
 	return true;
 }
 
+/* What the database has of parked entities: see ROUND_LIST_PARKED. */
+static void take_list(struct round *r, const PGresult *res)
+{
+	int64_t now = clock_ms();
+
+	parking_begin_list(r->parking);
+	for (int i = 0; i < PQntuples(res); i++)
+		parking_list(r->parking, &(struct parked){
+						 .entity = field_raw(res, i, 0),
+						 .row_id = field_raw(res, i, 1),
+						 .attempts = (uint32_t)strtoul(PQgetvalue(res, i, 2), NULL, 10),
+						 .due_ms = now + atoll(PQgetvalue(res, i, 3)),
+						 .stays = PQgetvalue(res, i, 4)[0] == 't',
+					 });
+	parking_end_list(r->parking, now);
+}
+
 bool round_open(struct round *r, struct pool *p, struct error *err)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
+	r->steers = bell_steers(r->env->bell);
 	if (!recall(r, p, err) ||
 	    !pipeline_run(&p->pipeline, ROUND_LIST_PARKED, NULL, 0, p->database.statement_timeout_ms, &res, err))
 		return false;
+	take_list(r, res);
 	for (int i = 0; i < PQntuples(res); i++)
-		parking_set_refused(parking_add(r->parking, field_raw(res, i, 0)), field_raw(res, i, 1),
-				    (uint32_t)strtoul(PQgetvalue(res, i, 2), NULL, 10),
-				    clock_ms() + atoll(PQgetvalue(res, i, 3)));
+		r->parked_before = MAX(r->parked_before, atoll(PQgetvalue(res, i, 5)));
 	return true;
 }
 
@@ -198,10 +217,17 @@ static void collect(struct round *r, struct pool *p)
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
+/* Events are parked in the order of the log, whenever each of them is. */
+static char *number_in_table(const struct round *r, uint64_t number)
+{
+	return mem_printf("%lld", (long long)(r->parked_before + 1 + (int64_t)number));
+}
+
 static bool send_park_row(struct round *r, struct pool *p, uint64_t number, struct error *err)
 {
 	const PGresult *rows;
 	int row, n_fields = r->page.n_fields;
+	_cleanup_(mem_freep) char *n = number_in_table(r, number);
 	struct slice entity, address;
 	enum origin origin;
 	int64_t place;
@@ -220,8 +246,8 @@ static bool send_park_row(struct round *r, struct pool *p, uint64_t number, stru
 	return pipeline_send(&p->pipeline, ROUND_PARK,
 			     (const struct param[]){ slice_param(entity), slice_param(field_raw(rows, row, FIELD_ID)),
 						     array_param(&r->fields),
-						     text_param(origin == ORIGIN_MESSAGE ? "true" : "false") },
-			     4, false, err);
+						     text_param(origin == ORIGIN_MESSAGE ? "true" : "false"), text_param(n) },
+			     5, false, err);
 }
 
 /* A message that makes no event has no fields but its content, and an entity of its own, which is never tried again. */
@@ -229,14 +255,15 @@ static bool send_park_refused(struct round *r, struct pool *p, const struct flow
 {
 	_cleanup_(mem_freep) char *entity = mem_printf("message %s", m->lsn);
 	_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)NEVER_AGAIN_MS);
+	_cleanup_(mem_freep) char *n = number_in_table(r, m->number);
 
 	array_begin(&r->fields, TYPE_BYTEA);
 	for (int i = 0; i < r->page.n_fields; i++)
 		array_add(&r->fields, i == FIELD_PAYLOAD ? m->content : SLICE_NULL);
 	return pipeline_send(&p->pipeline, ROUND_PARK,
 			     (const struct param[]){ text_param(entity), text_param(m->lsn), array_param(&r->fields),
-						     text_param("true") },
-			     4, false, err) &&
+						     text_param("true"), text_param(n) },
+			     5, false, err) &&
 	       pipeline_send(&p->pipeline, SETTLE_HOLD,
 			     (const struct param[]){ text_param(entity), text_param(m->lsn), text_param("1"),
 						     text_param(error_kind_name(m->why.kind)), text_param(m->why.message),
@@ -423,6 +450,20 @@ static bool send_heartbeat(struct round *r, struct pool *p, int64_t now_ms, stru
 	       pipeline_send(&p->pipeline, ROUND_RETAINED, (const struct param[]){ text_param(r->slot) }, 1, false, err);
 }
 
+/* A person has changed what is parked. */
+static bool wants_list(const struct round *r)
+{
+	return bell_steers(r->env->bell) != r->steers;
+}
+
+static bool send_list(struct round *r, struct pool *p, struct error *err)
+{
+	if (!wants_list(r))
+		return true;
+	r->steers = bell_steers(r->env->bell);
+	return pipeline_send(&p->pipeline, ROUND_LIST_PARKED, NULL, 0, false, err);
+}
+
 static bool has_settle(const struct pool *p)
 {
 	for (uint32_t i = 0; i < p->n_channels; i++)
@@ -438,7 +479,7 @@ int64_t round_due_ms(const struct round *r, const struct pool *p, bool may_read)
 
 	if (r->under_way)
 		return CLOCK_NEVER;
-	if (r->flow->n_to_park + r->flow->n_refused > 0 || (may_read && wants_backlog(r)))
+	if (r->flow->n_to_park + r->flow->n_refused > 0 || (may_read && wants_backlog(r)) || wants_list(r))
 		return 0;
 	due = MIN(due, r->heartbeat_ms + r->env->outbox->wal.heartbeat_ms);
 	/* Settles wait a moment for each other: nobody waits for them. */
@@ -459,7 +500,7 @@ bool round_begin(struct round *r, struct pool *p, bool may_read, int64_t now_ms,
 	collect(r, p);
 	return send_settle(r, p, now_ms, err) &&
 	       (!may_read || (send_read_parked(r, p, now_ms, err) && send_read_backlog(r, p, err))) &&
-	       send_heartbeat(r, p, now_ms, err) && pipeline_sync(&p->pipeline, err) && pipeline_flush(&p->pipeline, err);
+	       send_list(r, p, err) && send_heartbeat(r, p, now_ms, err) && pipeline_sync(&p->pipeline, err) && pipeline_flush(&p->pipeline, err);
 }
 
 /* --- receiving ------------------------------------------------------------------------------------------------------ */
@@ -548,6 +589,11 @@ static bool take_result(struct round *r, struct pool *p, int statement, PGresult
 	case ROUND_RETAINED:
 		take_retained(r, res);
 		break;
+	case ROUND_LIST_PARKED:
+		PQclear(r->list);
+		r->list = PQcopyResult(res, PG_COPYRES_ATTRS | PG_COPYRES_TUPLES);
+		mem_must(r->list);
+		break;
 	}
 	return true;
 }
@@ -557,14 +603,14 @@ static void conclude(struct round *r, int64_t now_ms)
 {
 	for (uint32_t i = 0; i < r->n_passed; i++)
 		if (--r->passed[i]->in_flight == 0)
-			parking_set_refused(r->passed[i], SLICE_NULL, 0, now_ms);
+			parking_set_refused(r->passed[i], SLICE_NULL, 0, parking_due_ms(r->passed[i], now_ms));
 	for (uint32_t i = 0; i < r->n_holds; i++) {
 		struct round_hold *h = &r->holds[i];
 
 		if (h->from_table)
 			h->entity->in_flight = 0;
 		parking_set_refused(h->entity, h->row_id ? slice_of(h->row_id) : SLICE_NULL, h->row_id ? h->attempts : 0,
-				    now_ms + h->delay_ms);
+				    parking_due_ms(h->entity, now_ms + h->delay_ms));
 	}
 	for (uint32_t i = 0; i < r->n_to_park; i++) {
 		const PGresult *rows;
@@ -588,6 +634,11 @@ static void finish(struct round *r, struct pool *p)
 	r->under_way = false;
 	if (r->settles && r->settled)
 		conclude(r, clock_ms());
+	/* It was read behind what this round has settled. */
+	if (r->list)
+		take_list(r, r->list);
+	PQclear(r->list);
+	r->list = NULL;
 	p->sent_ms = r->sent_ms;
 	for (uint32_t i = 0; i < p->n_channels; i++) {
 		struct channel *c = &p->channels[i];

@@ -55,9 +55,10 @@ enum {
 		/* $1 numbers */                                                                                \
 		"DELETE FROM postrider.wal_backlog b WHERE b.outbox = {outbox} AND b.n = ANY ($1::bigint[])" },  \
 	[ROUND_PARK] = { "postrider_park", "park an event",                                                     \
-		/* $1 entity, $2 id, $3 fields, $4 whether it is a message */                                   \
-		"INSERT INTO postrider.parked (outbox, entity, row_id, names, fields, is_message)"              \
-		" VALUES ({outbox}, $1::text, $2::text, ARRAY[{parked_names}], $3::bytea[], $4::bool)" },       \
+		/* $1 entity, $2 id, $3 fields, $4 whether it is a message, $5 its number. Events of an entity that a person puts \
+		 * aside may come here in another order than they have in the log: when one is refused that was on its way then. */ \
+		"INSERT INTO postrider.parked (outbox, n, entity, row_id, names, fields, is_message) OVERRIDING SYSTEM VALUE" \
+		" VALUES ({outbox}, $5::bigint, $1::text, $2::text, ARRAY[{parked_names}], $3::bytea[], $4::bool)" }, \
 	[ROUND_BURY] = { "postrider_bury_event", "move an event to the dead letters",                           \
 		"WITH gone AS (DELETE FROM postrider.parked p"                                                  \
 		"   WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $3::text RETURNING p.*)"   \
@@ -87,9 +88,13 @@ enum {
 		/* What is left of the list was deleted by somebody else. */                                    \
 		"DELETE FROM postrider.wal_backlog b WHERE b.outbox = {outbox}" },                              \
 	[ROUND_LIST_PARKED] = { "postrider_list_parked", "list parked entities",                                \
+		/* Those that a person has put aside may have no event there yet. */                            \
 		"SELECT p.entity, r.row_id, coalesce(r.attempts, 0),"                                           \
-		"   greatest(coalesce(extract(epoch FROM r.retry_at - now()) * 1000, 0), 0)::bigint"            \
-		" FROM (SELECT DISTINCT p.entity FROM postrider.parked p WHERE p.outbox = {outbox}) p"          \
+		"   greatest(coalesce(extract(epoch FROM r.retry_at - now()) * 1000, 0), 0)::bigint, "          \
+		"   " SETTLE_IS_PARKED ", p.last"                                                               \
+		" FROM (SELECT p.entity, max(p.n) AS last FROM (SELECT p.entity, p.n FROM postrider.parked p"   \
+		"     WHERE p.outbox = {outbox} UNION ALL SELECT r.entity, 0 FROM postrider.retry r"            \
+		"     WHERE r.outbox = {outbox} AND " SETTLE_IS_PARKED ") p GROUP BY p.entity) p"               \
 		" LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = p.entity" },                \
 	[ROUND_HEARTBEAT] = { "postrider_heartbeat", "write a heartbeat",                                       \
 		"SELECT pg_logical_emit_message(false, 'postrider.heartbeat', '')" },                           \
@@ -135,6 +140,9 @@ struct round {
 	uint64_t durable_lsn;           /* up to here everything is settled, and known to be after any crash */
 	int64_t durable_ms;             /* when the last such one was sent … */
 	bool dirty;                     /* … and something was settled since */
+	int64_t parked_before;          /* the highest number in postrider.parked when we began: ours follow */
+	uint64_t steers;                /* of the bell, at the last look at what people have changed … */
+	PGresult *list;                 /* … and what it found, until the round is over */
 	struct parked *fetching[ROUND_FETCH_MAX];
 	uint32_t n_fetching;
 

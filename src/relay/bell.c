@@ -82,6 +82,31 @@ void bell_set_deaf(struct bell *b, bool deaf)
 		bell_ring(b);
 }
 
+void bell_set_paused(struct bell *b, bool paused)
+{
+	if (atomic_exchange(&b->paused, paused) == paused)
+		return;
+	/* Who is hungry does not sleep at the bell while it may not claim. */
+	for (uint32_t w = 0; w < b->n_workers; w++)
+		mailbox_wake(b->mailboxes[w]);
+}
+
+bool bell_is_paused(const struct bell *b)
+{
+	return atomic_load(&b->paused);
+}
+
+void bell_steer(struct bell *b)
+{
+	atomic_fetch_add(&b->steers, 1);
+	bell_ring_all(b);
+}
+
+uint64_t bell_steers(const struct bell *b)
+{
+	return atomic_load(&b->steers);
+}
+
 void bell_claimed(struct bell *b, uint32_t rows, int64_t now_ms)
 {
 	int64_t wait = b->watchdog_ms, due;

@@ -30,6 +30,8 @@ struct bell {
 	_Atomic bool deaf;                      /* nobody will ring when rows come: look often */
 	_Atomic int64_t pace_ms;                /* the last wait between two looks while deaf */
 	_Atomic uint64_t rows;                  /* claimed so far by all workers of the node */
+	_Atomic bool paused;                    /* nobody claims: postrider.pause has the outbox */
+	_Atomic uint64_t steers;                /* how often a person has changed what is held back */
 };
 
 void bell_init(struct bell *b, int64_t watchdog_ms);
@@ -45,6 +47,13 @@ void bell_ring_worker(struct bell *b, uint32_t w);
 void bell_due(struct bell *b, int64_t when_ms);
 /* Rows come in without ringing from now on, or ring again. */
 void bell_set_deaf(struct bell *b, bool deaf);
+
+/* Nobody claims from now on, or everybody may again. Wakes all workers, asleep or not: they notice at once. */
+void bell_set_paused(struct bell *b, bool paused);
+bool bell_is_paused(const struct bell *b);
+/* A person has let something go, put something back or put it aside. A number that goes up each time. */
+void bell_steer(struct bell *b);
+uint64_t bell_steers(const struct bell *b);
 
 uint64_t bell_rings(const struct bell *b);
 /* A claim of this node returned: `rows` claimed, at time `now_ms`. Sets when to look next. */

@@ -29,6 +29,8 @@ static void add_worker(struct buf *json, struct worker *worker)
 		add_text(json, "condition", w.condition);
 	if (w.error[0])
 		add_text(json, "error", w.error);
+	if (w.session)
+		add_count(json, "session", (uint64_t)w.session);
 	add_count(json, "entities", w.entities);
 	add_count(json, "rows", w.rows);
 	add_count(json, "claimed", w.counts.claimed);
@@ -82,7 +84,7 @@ char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct 
 		add_text(&json, "table", o->table->name);
 		add_text(&json, "reader", o->reader->name);
 		add_text(&json, "order", reader_keeps_order(o->reader, o->config) ? "entity" : "none");
-		buf_add_str(&json, ",\"sinks\":[");
+		buf_printf(&json, ",\"paused\":%s,\"sinks\":[", bell_is_paused(&o->bell) ? "true" : "false");
 		for (size_t i = 0; i < o->config->n_sinks; i++) {
 			buf_add_str(&json, i ? "," : "");
 			add_sink(&json, &o->config->sinks[i], o->targets[i]);

@@ -292,6 +292,7 @@ static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 	}
 	f->asked_rows = x.want_rows;
 	f->busy = true;
+	f->gives_back = false;
 	f->last_exchange_ms = now;
 	if (!f->driver->begin(f->reader, &x, &err))
 		lose(f, &err, now);
@@ -461,7 +462,7 @@ static int64_t rest(struct feed *f, int64_t now)
 		until = MIN(until, f->waiting_since_ms + HAND_PATIENCE_MS);
 	if (is_stalled(f, now))
 		return MIN(until, now + STALLED_LOOK_MS);
-	if (!f->draining && !f->hungry && has_room(f)) {
+	if (!f->draining && !f->paused && !f->hungry && has_room(f)) {
 		int64_t look;
 
 		if (!bell_sleep(f->env.bell, f->env.worker, f->seen_rings, now, &look)) {
@@ -488,9 +489,21 @@ static bool wait_for_turn(struct feed *f, int64_t now, bool *ret_has_hand)
 	return true;
 }
 
+/* True when an outbox has just been paused: then one more exchange gives back what was claimed and had no row. */
+static bool notice_pause(struct feed *f)
+{
+	bool was = f->paused;
+
+	f->paused = bell_is_paused(f->env.bell);
+	if (was && !f->paused)
+		f->hungry = !f->draining;       /* whatever rang meanwhile */
+	return f->paused && !was;
+}
+
 void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 {
 	bell_awake(f->env.bell, f->env.worker);
+	f->gives_back |= notice_pause(f);
 	if (!f->reader && !f->draining)
 		reconnect(f, now);
 	if (!f->reader) {
@@ -502,13 +515,14 @@ void feed_turn(struct feed *f, int64_t now, int64_t *ret_deadline_ms)
 		/* While a settle that failed waits, there are only beats. */
 		bool waits = now < f->retry_at_ms, settle = !waits && should_settle(f), has_hand = false;
 		/* When there is something to settle, a claim costs no trip of its own. */
-		bool claim = !waits && (f->hungry || (settle && !f->driver->reads_ahead)) && !f->draining && has_room(f);
+		bool claim = !waits && (f->hungry || (settle && !f->driver->reads_ahead)) && !f->draining && !f->paused &&
+			     has_room(f);
 
 		if (claim)
 			claim = wait_for_turn(f, now, &has_hand);
 		else
 			f->waiting_since_ms = 0;
-		if (settle || claim || now - f->last_exchange_ms >= f->beat_ms)
+		if (settle || claim || f->gives_back || now - f->last_exchange_ms >= f->beat_ms)
 			begin(f, claim, has_hand, now);
 	}
 	*ret_deadline_ms = f->reader ? rest(f, now) : f->retry_at_ms;

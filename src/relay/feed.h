@@ -55,6 +55,8 @@ struct feed {
 
 	bool busy;                              /* an exchange is under way */
 	bool draining;                          /* claim nothing more */
+	bool paused;                            /* claim nothing until the bell says otherwise */
+	bool gives_back;                        /* it was paused, and the next exchange is due at once */
 	bool hungry;                            /* there may be rows to claim */
 	uint64_t seen_rings;                    /* of the bell, before the last claim */
 	int64_t waiting_since_ms;               /* for the turn to claim; 0: not waiting */

@@ -154,6 +154,36 @@ static void wake_all(void *arg)
 		bell_ring_all(&s->outboxes[i].bell);
 }
 
+static bool is_named(const char *name, const char *const *names, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return true;
+	return false;
+}
+
+static void pause_outboxes(void *arg, const char *const *tables, size_t n)
+{
+	struct supervisor *s = arg;
+
+	for (size_t i = 0; i < s->config->n_outboxes; i++) {
+		struct outbox *o = &s->outboxes[i];
+		bool paused = is_named(o->table->name, tables, n);
+
+		if (paused != bell_is_paused(&o->bell))
+			log_info(paused ? "outbox.paused" : "outbox.resumed", F_STR("outbox", o->config->name));
+		bell_set_paused(&o->bell, paused);
+	}
+}
+
+static void steer_all(void *arg)
+{
+	struct supervisor *s = arg;
+
+	for (size_t i = 0; i < s->config->n_outboxes; i++)
+		bell_steer(&s->outboxes[i].bell);
+}
+
 static bool join_others(struct supervisor *s, bool *ret_waiting, struct error *err)
 {
 	if (!s->heart)
@@ -163,6 +193,8 @@ static bool join_others(struct supervisor *s, bool *ret_waiting, struct error *e
 			.schema = (int)n_migrations,
 			.describe = describe,
 			.wake = wake_all,
+			.pause = pause_outboxes,
+			.steered = steer_all,
 			.arg = s,
 		});
 	return heart_open(s->heart, ret_waiting, err);

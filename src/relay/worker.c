@@ -251,6 +251,13 @@ static const char *condition(const struct worker *w)
 	return feed_connected(&w->feed) && driver->condition ? driver->condition(w->feed.reader) : NULL;
 }
 
+static int session(const struct worker *w)
+{
+	const struct reader_driver *driver = w->feed.driver;
+
+	return feed_connected(&w->feed) && driver->session ? driver->session(w->feed.reader) : 0;
+}
+
 /* Once a turn, so that rows pay nothing for being watched. */
 static void show_state(struct worker *w)
 {
@@ -260,6 +267,7 @@ static void show_state(struct worker *w)
 	snprintf(w->state.error, sizeof(w->state.error), "%s", w->state.connected ? "" : w->feed.why_lost.message);
 	w->state.entities = w->window.n_lanes;
 	w->state.rows = w->window.rows;
+	w->state.session = session(w);
 	w->state.counts = w->feed.counts;
 	pthread_mutex_unlock(&w->state_lock);
 }

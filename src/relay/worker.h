@@ -48,6 +48,7 @@ struct worker_state {
 	char error[sizeof((struct error){ 0 }.message)]; /* why it is not connected; "": it is, or has not tried yet */
 	uint32_t entities;                      /* held */
 	uint32_t rows;                          /* in flight */
+	int session;                            /* the server's process whose locks are this worker's; 0: it has no locks */
 	struct feed_counts counts;
 };
 

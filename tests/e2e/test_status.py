@@ -45,7 +45,8 @@ def test_an_idle_database_without_nodes(database, config):
     assert status_json(config) == {
         "schema": {"version": version, "known": version}, "nodes": [],
         "outboxes": [{"name": "orders", "table": "public.outbox", "reader": "advisory", "pending": 0,
-                      "pending_exact": True, "oldest_ms": None, "held": 0, "next_try_at": None, "error": None}],
+                      "pending_exact": True, "oldest_ms": None, "held": 0, "blocked": 0, "next_try_at": None,
+                      "paused_since": None, "paused_by": None, "error": None}],
         "slots": []}
     shown = text(config)
     assert f"version {version}" in shown and "no relay runs" in shown
@@ -231,6 +232,18 @@ def test_held_entities_and_their_next_attempt(database, config):
     assert outbox["held"] == 2
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", outbox["next_try_at"])
     assert re.search(r" 2 +in (39|40) s$", text(config), re.M)
+
+
+def test_blocked_and_parked_entities_are_told_apart(database, config):
+    row = database.insert("bad")
+    database.insert("aside")
+    database.execute("INSERT INTO postrider.retry (outbox, entity, row_id, attempts, kind, error, retry_at, blocked_at) VALUES"
+                     " (1, 'bad', %s, 3, 'rejected', 'no', now() + interval '100 years', now()),"
+                     " (1, 'aside', NULL, 0, 'parked', 'by me', now() + interval '100 years', now())", (str(row),))
+    outbox, = status_json(config)["outboxes"]
+    assert (outbox["held"], outbox["blocked"], outbox["next_try_at"]) == (2, 2, None)
+    shown = text(config)
+    assert re.search(r" 2 +-$", shown, re.M) and "orders: 2 of the entities that are held back are blocked or parked" in shown
 
 
 def test_tables_of_any_shape(database, tmp_path):

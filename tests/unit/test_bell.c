@@ -566,6 +566,50 @@ static void no_ring_is_lost_between_looking_and_falling_asleep(void **state _unu
 	ring_for(WORKERS);
 }
 
+static bool is_woken(struct mailbox *m)
+{
+	struct pollfd p = { .fd = m->fd, .events = POLLIN };
+	bool woken = poll(&p, 1, 0) > 0;
+
+	mailbox_take(m);        /* and the descriptor is quiet again */
+	return woken;
+}
+
+/* Also those that are awake: who is hungry and may not claim does not lie down. */
+static void a_pause_and_its_end_wake_everybody_once(void **state _unused_)
+{
+	struct tower t;
+
+	tower_open(&t, 2, false);
+	look(&t, 0, 0, 0);
+	assert_true(lie_down(&t, 0, 0));
+	for (uint32_t i = 0; i < 2; i++)
+		is_woken(&t.boxes[i]);
+	for (int paused = 1; paused >= 0; paused--) {
+		bell_set_paused(&t.bell, paused);
+		assert_int_equal(bell_is_paused(&t.bell), paused);
+		assert_true(is_woken(&t.boxes[0]) && is_woken(&t.boxes[1]));
+		bell_set_paused(&t.bell, paused);
+		assert_false(is_woken(&t.boxes[0]) || is_woken(&t.boxes[1]));
+	}
+	tower_close(&t);
+}
+
+static void steering_is_counted_and_rings_for_all(void **state _unused_)
+{
+	struct tower t;
+
+	tower_open(&t, 2, false);
+	for (uint32_t i = 0; i < 2; i++) {
+		look(&t, i, 0, 0);
+		assert_true(lie_down(&t, i, 0));
+	}
+	bell_steer(&t.bell);
+	assert_int_equal(bell_steers(&t.bell), 1);
+	assert_false(atomic_load(&t.bell.asleep[0]) || atomic_load(&t.bell.asleep[1]));
+	tower_close(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -592,6 +636,8 @@ int main(void)
 		cmocka_unit_test(losing_and_regaining_the_ear_rings_once),
 		cmocka_unit_test(a_node_that_hears_again_relies_on_the_bell),
 		cmocka_unit_test(rows_are_added_up),
+		cmocka_unit_test(a_pause_and_its_end_wake_everybody_once),
+		cmocka_unit_test(steering_is_counted_and_rings_for_all),
 		cmocka_unit_test(no_ring_is_lost_between_looking_and_falling_asleep),
 	};
 

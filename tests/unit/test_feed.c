@@ -532,6 +532,35 @@ static void a_worker_that_found_nothing_sleeps_until_the_bell_or_the_watchdog(vo
 	scene_close(&s);
 }
 
+static void while_it_is_paused_nothing_is_claimed_and_what_is_on_its_way_is_settled(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s);
+	assert_exchange("+10");
+	reply(&s, (struct reply){ .rows = "a1 b1" });
+	assert_exchange("+20");
+	bell_set_paused(&s.bell, true);
+	reply(&s, (struct reply){ .rows = "c1" });
+	/* One exchange gives back what was claimed in vain. */
+	assert_exchange("");
+	reply(&s, (struct reply){ 0 });
+	assert_quiet();
+	deliver(&s);
+	turn(&s);
+	assert_exchange("a1 b1 c1");
+	reply(&s, (struct reply){ 0 });
+	assert_quiet();
+	bell_ring(&s.bell);
+	turn(&s);
+	assert_quiet();
+	assert_true(s.deadline > s.now);
+	bell_set_paused(&s.bell, false);
+	turn(&s);
+	assert_exchange("+40");
+	scene_close(&s);
+}
+
 static void a_ring_during_the_claim_is_not_missed(void **state _unused_)
 {
 	struct scene s;
@@ -1367,6 +1396,7 @@ int main(void)
 		cmocka_unit_test(an_empty_claim_does_not_make_the_next_one_larger),
 		cmocka_unit_test(plenty_is_told_to_another_worker),
 		cmocka_unit_test(a_worker_that_found_nothing_sleeps_until_the_bell_or_the_watchdog),
+		cmocka_unit_test(while_it_is_paused_nothing_is_claimed_and_what_is_on_its_way_is_settled),
 		cmocka_unit_test(a_ring_during_the_claim_is_not_missed),
 		cmocka_unit_test(a_worker_that_finds_everything_claimed_does_not_spin),
 		cmocka_unit_test(an_exchange_that_only_gave_entities_back_is_followed_by_a_claim),

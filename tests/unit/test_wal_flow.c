@@ -381,6 +381,8 @@ static void an_address_says_where_a_row_comes_from(void **state _unused_)
 	assert_int_equal(origin, ORIGIN_BACKLOG);
 	assert_int_equal(flow_origin(SLICE_LITERAL("m"), &origin), 0);
 	assert_int_equal(origin, ORIGIN_MESSAGE);
+	assert_int_equal(flow_origin(SLICE_LITERAL("p-4611686018427387887"), &origin), -4611686018427387887);
+	assert_int_equal(origin, ORIGIN_PARKED);
 	assert_int_equal(flow_origin(SLICE_LITERAL("q9000000000"), &origin), 9000000000);
 	assert_int_equal(origin, ORIGIN_PARKED_MESSAGE);
 }

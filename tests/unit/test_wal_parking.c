@@ -95,9 +95,62 @@ static void no_more_are_due_than_are_asked_for(void **state _unused_)
 	parking_release(&p);
 }
 
+/* What a look at the database finds of one entity. */
+static void list(struct parking *p, const char *entity, const char *row, uint32_t attempts, int64_t due_ms, bool stays)
+{
+	parking_list(p, &(struct parked){ .entity = slice_of(entity), .row_id = row ? slice_of(row) : SLICE_NULL,
+					  .attempts = attempts, .due_ms = due_ms, .stays = stays });
+}
+
+static void who_is_put_aside_by_a_person_is_not_due_until_he_lets_it_go(void **state _unused_)
+{
+	struct parking p;
+	struct parked *due[4];
+
+	parking_init(&p);
+	parking_begin_list(&p);
+	list(&p, "a", NULL, 0, 5000, true);
+	parking_end_list(&p, 1000);
+	assert_int_equal(parking_next_ms(&p), CLOCK_NEVER);
+	/* It is no longer in the list, and has nothing in the table: due, and found to be over. */
+	parking_begin_list(&p);
+	parking_end_list(&p, 2000);
+	assert_int_equal(parking_due(&p, 2000, due, ARRAY_SIZE(due)), 1);
+	assert_false(due[0]->stays);
+	parking_release(&p);
+}
+
+static void a_list_changes_when_those_are_tried_again_that_wait(void **state _unused_)
+{
+	struct parking p;
+	struct parked *a, *b, *c;
+
+	parking_init(&p);
+	a = parking_add(&p, slice_of("a"));
+	b = parking_add(&p, slice_of("b"));
+	c = parking_add(&p, slice_of("c"));
+	parking_set_refused(a, slice_of("17"), 11, 1000000);
+	parking_set_refused(b, slice_of("18"), 1, 9000);
+	b->in_flight = 1;
+	parking_begin_list(&p);
+	list(&p, "a", "17", 0, 3000, false);
+	list(&p, "b", "18", 0, 3000, true);
+	parking_end_list(&p, 3000);
+	assert_int_equal(a->due_ms, 3000);
+	assert_int_equal(a->attempts, 0);
+	/* Workers have something of it: what becomes of that comes first, but then it stays. */
+	assert_int_equal(b->due_ms, 9000);
+	assert_int_equal(parking_due_ms(b, 4000), CLOCK_NEVER);
+	/* Its refusal is not in the database yet. */
+	assert_int_equal(c->due_ms, CLOCK_NEVER);
+	parking_release(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_is_put_aside_by_a_person_is_not_due_until_he_lets_it_go),
+		cmocka_unit_test(a_list_changes_when_those_are_tried_again_that_wait),
 		cmocka_unit_test(who_is_parked_is_found_and_nobody_else),
 		cmocka_unit_test(no_name_is_a_name),
 		cmocka_unit_test(an_entity_is_due_when_its_refusal_is_over),
