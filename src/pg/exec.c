@@ -51,7 +51,7 @@ static const struct sqlstate_meaning meanings[] = {
 	/* This row is refused. */
 	{ "22", ERROR_REJECTED, NULL },
 	{ "23", ERROR_REJECTED, NULL },
-	{ "54000", ERROR_REJECTED, NULL },
+	{ "54", ERROR_REJECTED, NULL },       /* too long, too large, nested too deeply */
 	{ "P0", ERROR_REJECTED, NULL },
 };
 

@@ -183,7 +183,7 @@ static void sqlstates_have_their_kinds(_unused_ void **state)
 		{ "28000", ERROR_AUTH },      { "42501", ERROR_CONFIG },    { "42P01", ERROR_CONFIG },
 		{ "42703", ERROR_CONFIG },    { "3F000", ERROR_CONFIG },    { "3D000", ERROR_CONFIG },
 		{ "57P04", ERROR_CONFIG },    { "22P02", ERROR_REJECTED },  { "23505", ERROR_REJECTED },
-		{ "ZZZZZ", ERROR_TRANSPORT },
+		{ "54000", ERROR_REJECTED },  { "54001", ERROR_REJECTED },  { "ZZZZZ", ERROR_TRANSPORT },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
