@@ -59,12 +59,16 @@ def start(lab, letter, topic):
     return lab.run_peer(program, topic, *arguments) if program else lab.run_postrider()
 
 
-def measure(lab, seconds, start):
-    """One run on a new topic, by whom `start` starts for it."""
+def measure(lab, seconds, start, before=None, arrives=None, counts=None):
+    """One run on a new topic, by whom `start` starts for it. `before` may write more rows before that; `arrives` and
+    `counts` say of a row's number whether it is to arrive, and whether it is measured."""
     spawn = multiprocessing.get_context("spawn")
-    rows = RATE * (WARM_UP_SECONDS + seconds)
+    written_rows = RATE * (WARM_UP_SECONDS + seconds)
+    rows = len(list(filter(arrives, range(written_rows)))) if arrives else written_rows
     with lab.topic() as (entity_type, topic):
         lab.fill(entity_type, 0, 1, 200)
+        if before:
+            before(entity_type)
         with start(topic) as participant:
             ours, theirs = spawn.Pipe()
             consumer = spawn.Process(target=consume, args=(lab.kafka.bootstrap, topic, rows, theirs), daemon=True)
@@ -73,13 +77,13 @@ def measure(lab, seconds, start):
             time.sleep(0.5)
             cpu = participant.cpu_seconds(), lab.postgres_cpu_seconds(), time.monotonic()
             with spawn.Pool(1) as pool:
-                written = pool.apply(write, (lab.database, entity_type, rows))
+                written = pool.apply(write, (lab.database, entity_type, written_rows))
             arrived = receive(ours, consumer, participant, 30)
             elapsed = time.monotonic() - cpu[2]
             used = participant.cpu_seconds() - cpu[0], lab.postgres_cpu_seconds() - cpu[1]
             consumer.join()
             lab.check_published(topic, rows, participant)
-    measured = range(RATE * WARM_UP_SECONDS, rows)
+    measured = [n for n in range(RATE * WARM_UP_SECONDS, written_rows) if not counts or counts(n)]
     since_return = [(arrived[n] - written[n][1]) / 1e6 for n in measured]
     since_commit = [(arrived[n] - written[n][0]) / 1e6 for n in measured]
     return {

@@ -1,6 +1,6 @@
 """The results as a table for people, with the project's targets beside them."""
 
-from . import claims, drain, latency, readers, wal
+from . import claims, drain, latency, poison, readers, wal
 from .lab import READERS
 
 # Where a figure stands in the results, what it must not fall below or exceed. What was not measured has no targets.
@@ -28,6 +28,8 @@ TARGETS = [
     ("latency p50: wal / advisory", ("wal", "latency", "ratios", "wal/advisory p50"), "<=", 1.0),
     ("latency p99: wal / advisory", ("wal", "latency", "ratios", "wal/advisory p99"), "<=", 1.0),
     ("repeats after a kill of wal, the most of all runs", ("wal", "repeats", "most"), "<=", wal.IN_FLIGHT),
+    *((f"p99 of others: {poison.TITLES[name]} / none", ("poison", "ratios", f"{name} p99"), "<=", poison.WANTED_RATIO)
+      for name in ("default", "quick")),
 ]
 
 
@@ -159,6 +161,16 @@ def show_wal(results):
     yield ""
 
 
+def show_poison(results):
+    yield (f"From commit to consumer at {results['rows_per_s']} rows/s of {results['entities']:,} entities, "
+           f"{results['seconds']} s, without the poisoned one")
+    heading = ("", "p50 ms", "p95 ms", "p99 ms", "relay CPU %", "PostgreSQL CPU %", "refusals")
+    yield from table(heading, [
+        (poison.TITLES[name], *(spread(figure) for figure in of.values())) for name, of in results["summary"].items()])
+    yield "  " + ",  ".join(f"{name} / none {spread(value)}" for name, value in results["ratios"].items())
+    yield ""
+
+
 def show_targets(judged):
     yield "Targets"
     sign = {">=": "≥", "<=": "≤"}
@@ -168,7 +180,7 @@ def show_targets(judged):
 
 
 SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog, "readers": show_readers,
-          "claims": show_claims, "wal": show_wal}
+          "claims": show_claims, "wal": show_wal, "poison": show_poison}
 
 
 def show(results):

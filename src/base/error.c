@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
 
 static const char *const kind_names[ERROR_KIND_COUNT] = {
@@ -17,16 +18,21 @@ const char *error_kind_name(enum error_kind kind)
 	return kind_names[kind];
 }
 
-/* Messages of libraries end in line feeds; ours are single lines. */
+/* Messages of libraries end in line feeds; ours are single lines. And they are UTF-8, also where a value in them was cut
+ * in the middle of a character: the database, which keeps the reason of a refusal, would refuse it otherwise. */
 static void one_line(char *text)
 {
-	size_t len = strlen(text);
+	size_t len = strlen(text), n;
 
 	while (len && (text[len - 1] == '\n' || text[len - 1] == ' '))
 		text[--len] = '\0';
-	for (char *p = text; *p; p++)
-		if ((unsigned char)*p < ' ')
-			*p = ' ';
+	for (size_t i = 0; i < len; i += MAX(n, 1)) {
+		n = utf8_length((const unsigned char *)text + i, len - i);
+		if (n == 0)
+			text[i] = '?';
+		else if ((unsigned char)text[i] < ' ')
+			text[i] = ' ';
+	}
 }
 
 struct error *error_copy(const struct error *err)
@@ -72,5 +78,6 @@ bool error_prefix(struct error *err, const char *fmt, ...)
 	if (used >= 0 && (size_t)used < sizeof(message))
 		snprintf(message + used, sizeof(message) - (size_t)used, ": %s", err->message);
 	memcpy(err->message, message, sizeof(message));
+	one_line(err->message);
 	return false;
 }

@@ -9,6 +9,8 @@
 #include "pg/migrate.h"
 #include "pg/table.h"
 
+enum { NAMELESS_MAX = 10000 };          /* nobody needs to know how many more there are */
+
 struct table_checks {
 	PGconn *conn;
 	const struct outbox_config *outbox;
@@ -122,11 +124,31 @@ static void check_uuid_order(struct table_checks *k)
 	       k->table->order.name);
 }
 
+/* Rows that only some readers publish: those that keep no order, and `wal`. True when there are any. */
+static bool check_nameless(struct table_checks *k, const struct table_column *c)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	_cleanup_(mem_freep) char *sql = mem_printf("SELECT count(*) FROM (SELECT FROM %s o WHERE o.%s IS NULL LIMIT %d) s",
+						    k->table->name, c->quoted, NAMELESS_MAX);
+	long long rows;
+
+	if (!ask(k, "count rows without an entity", sql, 0, NULL, &res))
+		return false;
+	rows = atoll(PQgetvalue(res, 0, 0));
+	if (rows == 0)
+		return false;
+	fix_printf("UPDATE %s SET %s = %s::text WHERE %s IS NULL; ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;",
+		   k->table->name, c->quoted, k->table->columns[FIELD_ID].quoted, c->quoted, k->table->name, c->quoted);
+	report(k, FINDING_WARN, fix, "%s is NULL in %lld%s rows, which are never published where order is kept", c->name,
+	       rows, rows == NAMELESS_MAX ? " or more" : "");
+	return true;
+}
+
 static void check_nullable(struct table_checks *k)
 {
 	const struct table_column *c = &k->table->columns[FIELD_ENTITY];
 
-	if (!c->nullable)
+	if (!c->nullable || check_nameless(k, c))
 		return;
 	fix_printf("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", k->table->name, c->quoted);
 	report(k, FINDING_WARN, fix, "%s may be NULL, and a row without it is never published", c->name);

@@ -66,9 +66,9 @@ enum {
 	PASS_ROWS_OF(test, order) ")"
 #define PASS_SQL_LIMITED(page)                                                                                  \
 	"SELECT {aliases}, held, attempts, row_id, place, stable, part, address"                                \
-	" FROM (SELECT u.*, sum(pg_column_size(u.f2)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes"                 \
+	" FROM (SELECT u.*, sum(coalesce(pg_column_size(u.f2), 0)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes"    \
 	"   FROM (" page ") u({aliases}, held, attempts, row_id, place, stable, part, address)) u"              \
-	" WHERE u.bytes IS NULL OR u.bytes - pg_column_size(u.f2) < $5::bigint"
+	" WHERE u.bytes - coalesce(pg_column_size(u.f2), 0) < $5::bigint"
 #define PASS_SQL_SIZE "SELECT pg_relation_size({toast})"
 
 /* What stands behind the fields of the table, counted from the end. */

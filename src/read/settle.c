@@ -38,6 +38,12 @@ static void add_row(struct settle *s, const struct event *ev)
 	array_add(&s->ids, ev->raw_id);
 }
 
+/* As postrider.retry calls it: rows without an entity are together under the empty name. */
+static struct slice retry_name(const struct event *ev)
+{
+	return ev->lane_key.ptr ? ev->lane_key : SLICE_LITERAL("");
+}
+
 void settle_collect(struct settle *s, const struct exchange *x)
 {
 	array_begin(&s->addresses, TYPE_TID);
@@ -53,14 +59,14 @@ void settle_collect(struct settle *s, const struct exchange *x)
 			continue;
 		array_add(&s->releasing, ev->lane_key);
 		if (ev->retried)
-			array_add(&s->cleared, ev->lane_key);
+			array_add(&s->cleared, retry_name(ev));
 	}
 	for (uint32_t i = 0; i < x->n_holds; i++) {
 		const struct hold *h = &x->holds[i];
 
 		array_add(&s->releasing, h->event->lane_key);
 		if (hold_is_end(h))
-			array_add(&s->cleared, h->event->lane_key);
+			array_add(&s->cleared, retry_name(h->event));
 		if (h->kind == HOLD_SKIP)
 			add_row(s, h->event);
 	}
@@ -97,7 +103,7 @@ void settle_bury_params(const struct hold *h, char attempts[static 16], struct p
 
 	snprintf(attempts, 16, "%u", h->attempts);
 	params[BURY_ENTITY] = nullable(ev->entity);
-	params[BURY_LANE] = slice_param(ev->lane_key.ptr ? ev->lane_key : SLICE_LITERAL(""));
+	params[BURY_LANE] = slice_param(retry_name(ev));
 	params[BURY_ID] = slice_param(ev->id);
 	params[BURY_MESSAGE_ID] = nullable(ev->message_id);
 	params[BURY_ENTITY_TYPE] = nullable(ev->entity_type);

@@ -46,9 +46,9 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
 #define TAKE_SQL_LARGE(after, bytes)                                                                            \
 	"SELECT {fields}, o.postrider_locked::int, " TAKE_FIELDS ", o.postrider_ctid"                                \
 	" FROM (SELECT o.*, count(*) OVER () AS postrider_locked,"                                              \
-	"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"          \
+	"         sum(coalesce(pg_column_size(o.{payload}), 0)) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes" \
 	"       FROM (SELECT o.*, o.ctid AS postrider_ctid" TAKE_ROWS(after) ") o) o"                           \
-	" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < " bytes "::bigint"
+	" WHERE o.postrider_bytes - coalesce(pg_column_size(o.{payload}), 0) < " bytes "::bigint"
 
 /* Entries whose row is no longer there: somebody deleted it, and nobody will ever publish it and clear the entry. By a
  * count for each, which no planner can turn into a walk over the whole table. */

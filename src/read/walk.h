@@ -109,9 +109,9 @@ enum {
 #define WALK_SQL_LIMITED(rows)                                                                                  \
 	"SELECT {fields}, o.postrider_n::int, o.postrider_ctid"                                                 \
 	" FROM (SELECT o.*, c.n AS postrider_n,"                                                                \
-	"         sum(pg_column_size(o.{payload})) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes"          \
+	"         sum(coalesce(pg_column_size(o.{payload}), 0)) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes" \
 	rows ") o"                                                                                              \
-	" WHERE o.postrider_bytes IS NULL OR o.postrider_bytes - pg_column_size(o.{payload}) < $3::bigint"
+	" WHERE o.postrider_bytes - coalesce(pg_column_size(o.{payload}), 0) < $3::bigint"
 #define WALK_SQL_READ_LARGE WALK_SQL_LIMITED(WALK_ROWS_OF_EACH " LIMIT $1::int")
 
 /* --- the walking worker -------------------------------------------------------------------------------------------- */

@@ -61,6 +61,7 @@ struct event {
 	bool retried;                   /* its entity has an entry in postrider.retry, to be cleared when it is settled */
 	bool alone;                     /* no other row of its entity may be at the same sink: it was refused before, or
 	                                 * travelled with one that was */
+	bool elsewhere;                 /* it has another topic or key than the row of its entity ahead of it */
 
 	int32_t part;                   /* the reader's own number for what the row belongs to */
 	uint32_t place;                 /* in its lane: later rows have higher ones */

@@ -154,7 +154,7 @@ static bool may_enter(const struct window *w, const struct lane *l, uint32_t sta
 {
 	if (l->alone)
 		return false;
-	return l->at[stage] == 0 || (w->keeps_order[stage] && !ev->alone);
+	return l->at[stage] == 0 || (w->keeps_order[stage] && !ev->alone && (!ev->elsewhere || w->one_stream[stage]));
 }
 
 static void enter(struct window *w, struct lane *l, uint32_t stage)
@@ -362,10 +362,17 @@ bool window_takes(const struct window *w, const struct event *ev, bool again)
 	return true;
 }
 
+/* No key is not the same as an empty one. */
+static bool goes_the_same_way(const struct event *a, const struct event *b)
+{
+	return slice_equal(a->topic, b->topic) && slice_equal(a->key, b->key) && !a->key.ptr == !b->key.ptr;
+}
+
 void window_admit(struct window *w, struct event *ev)
 {
 	struct lane *l = lane_of(w, ev->lane_key);
 
+	ev->elsewhere = l->last && !goes_the_same_way(l->last, ev);
 	ev->lane = l;
 	ev->place = l->next_place++;
 	ev->state = EVENT_WAITING;

@@ -5,6 +5,9 @@
  * before the row ahead of it is. So whatever order outcomes come in, what the reader settles is always the front part of a
  * lane.
  *
+ * Only what goes the same way, by topic and key, arrives in order, or not at all, where a sink has several ways (Kafka's
+ * partitions). There a row that goes another way than the one ahead of it waits until that one is acknowledged.
+ *
  * A row that fails stops its lane: what is ready is called back, what is submitted is waited for, and then either the
  * lane is sent again from the failed row on, or the failed row and all behind it leave the window unsettled. What a sink
  * acknowledged behind a failed row counts as not sent: repeating it is better than losing the order.
@@ -47,7 +50,8 @@ struct lane {
 
 struct window {
 	uint32_t n_stages;
-	bool keeps_order[WINDOW_STAGES_MAX];            /* the sink takes an entity's rows back to back */
+	bool keeps_order[WINDOW_STAGES_MAX];            /* the sink takes an entity's rows of one topic and key back to back, */
+	bool one_stream[WINDOW_STAGES_MAX];             /* or any of its rows; false unless the owner sets it */
 	struct event_list ready[WINDOW_STAGES_MAX];
 	struct event_list delivered;
 	struct event_list held;                         /* failed rows whose entity is to be held back */

@@ -54,6 +54,8 @@ struct worker *worker_new(struct outbox *o)
 	}
 	mailbox_init(&w->mailbox);
 	window_init(&w->window, w->n_sinks, keeps_order);
+	for (uint32_t i = 0; i < w->n_sinks; i++)
+		w->window.one_stream[i] = w->drivers[i]->caps & SINK_ONE_STREAM;
 	w->number = bell_add_worker(&o->bell, &w->mailbox);
 	pthread_mutex_init(&w->state_lock, NULL);
 	w->state.number = w->number;

@@ -242,7 +242,7 @@ extern const struct sink_driver sink_postgres;
 const struct sink_driver sink_postgres = {
 	.name = "postgres",
 	.summary = "an event store in PostgreSQL: a version per entity, each message id once",
-	.caps = SINK_KEEPS_ORDER | SINK_RIDES,
+	.caps = SINK_KEEPS_ORDER | SINK_ONE_STREAM | SINK_RIDES,
 	.target_open = postgres_target_open,
 	.target_close = postgres_target_close,
 	.breaker = postgres_breaker,

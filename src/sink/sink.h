@@ -19,8 +19,10 @@
 #include "relay/mailbox.h"
 
 enum {
-	SINK_KEEPS_ORDER = 1 << 0,      /* events submitted back to back arrive in that order, or not at all */
+	SINK_KEEPS_ORDER = 1 << 0,      /* events of one topic and key, submitted back to back, arrive in that order, or not
+					 * at all, */
 	SINK_RIDES = 1 << 1,            /* may write inside the reader's settling transaction: see `ride` */
+	SINK_ONE_STREAM = 1 << 2,       /* (of the first:) and so do events of different topics and keys */
 };
 
 struct breaker;

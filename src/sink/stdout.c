@@ -235,7 +235,7 @@ extern const struct sink_driver sink_stdout;
 const struct sink_driver sink_stdout = {
 	.name = "stdout",
 	.summary = "JSON lines to standard output, a file or a named pipe",
-	.caps = SINK_KEEPS_ORDER,
+	.caps = SINK_KEEPS_ORDER | SINK_ONE_STREAM,
 	.target_open = stdout_target_open,
 	.target_close = stdout_target_close,
 	.breaker = stdout_breaker,

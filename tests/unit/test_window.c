@@ -96,6 +96,15 @@ static void admit_alone(struct scene *s, const char *name)
 	window_admit(&s->w, ev);
 }
 
+static void admit_to(struct scene *s, const char *name, const char *topic, const char *key)
+{
+	struct event *ev = new_row(s, name);
+
+	ev->topic = slice_of(topic);
+	ev->key = slice_of(key);
+	window_admit(&s->w, ev);
+}
+
 static void add_name(struct scene *s, const struct event *ev)
 {
 	size_t used = strlen(s->text);
@@ -427,6 +436,62 @@ static void a_row_that_came_back_from_the_sink_is_called_back_when_one_ahead_fai
 	assert_list(&s, ready[0], "b1 a1 a2");
 	submit(&s, 0);
 	pass(&s, "b1 a1 a2");
+	settle(&s);
+	scene_close(&s);
+}
+
+/* --- topics and keys -------------------------------------------------------------------------------------------- */
+
+static void a_row_that_goes_another_way_waits_for_those_ahead(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "K");
+	admit_to(&s, "a1", "one", "a");
+	admit_to(&s, "a2", "one", "a");
+	admit_to(&s, "a3", "two", "a");
+	admit_to(&s, "a4", "two", "a");
+	admit_to(&s, "a5", "two", NULL);
+	admit_to(&s, "a6", "two", "");
+	assert_submits(&s, 0, "a1 a2");
+	pass(&s, "a2");
+	assert_submits(&s, 0, "");
+	pass(&s, "a1");
+	assert_submits(&s, 0, "a3 a4");
+	pass(&s, "a3 a4");
+	assert_submits(&s, 0, "a5");
+	pass(&s, "a5");
+	assert_submits(&s, 0, "a6");
+	pass(&s, "a6");
+	settle(&s);
+	scene_close(&s);
+}
+
+static void nothing_passes_a_refused_row_on_another_way(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "K");
+	admit_to(&s, "a1", "missing", "a");
+	admit_to(&s, "a2", "there", "a");
+	assert_submits(&s, 0, "a1");
+	fail_row(&s, "a1", WINDOW_HOLD);
+	assert_submits(&s, 0, "");
+	assert_list(&s, held, "a1");
+	settle(&s);
+	scene_close(&s);
+}
+
+static void to_a_sink_with_one_stream_all_ways_are_the_same(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s, "K");
+	s.w.one_stream[0] = true;
+	admit_to(&s, "a1", "one", "a");
+	admit_to(&s, "a2", "two", NULL);
+	assert_submits(&s, 0, "a1 a2");
+	pass(&s, "a1 a2");
 	settle(&s);
 	scene_close(&s);
 }
@@ -1128,6 +1193,9 @@ int main(void)
 		cmocka_unit_test(a_sink_gets_no_more_rows_than_it_asks_for),
 		cmocka_unit_test(what_a_sink_did_not_take_is_next_again_in_the_same_order),
 		cmocka_unit_test(a_row_that_came_back_from_the_sink_is_called_back_when_one_ahead_fails),
+		cmocka_unit_test(a_row_that_goes_another_way_waits_for_those_ahead),
+		cmocka_unit_test(nothing_passes_a_refused_row_on_another_way),
+		cmocka_unit_test(to_a_sink_with_one_stream_all_ways_are_the_same),
 		cmocka_unit_test(a_row_that_must_be_alone_waits_for_those_ahead_and_keeps_back_those_behind),
 		cmocka_unit_test(rows_that_must_be_alone_go_one_by_one),
 		cmocka_unit_test(a_row_that_must_be_alone_is_so_at_every_sink),
