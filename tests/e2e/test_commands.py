@@ -131,7 +131,7 @@ def test_init_for_a_role_grants_what_the_relay_needs_and_no_more(database, tmp_p
     assert done.returncode == 0, done.stderr
     assert database.execute(
         "SELECT privilege_type FROM information_schema.role_table_grants WHERE grantee = %s"
-        " AND table_schema = 'public' ORDER BY 1", (role,)) == [("DELETE",), ("SELECT",)]
+        " AND table_schema = 'public' ORDER BY 1", (role,)) == [("DELETE",), ("INSERT",), ("SELECT",)]
     content = settings(database.server.dsn(database.name, role), {"type": "postgres"})
     checked = postrider("check", "-c", write_config(tmp_path / "role.yaml", content))
     assert checked.returncode == 0, checked.stdout + checked.stderr
