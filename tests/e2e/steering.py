@@ -57,7 +57,8 @@ class Stage:
         """In one transaction: whoever claims the first has them all."""
         self.database.execute(
             "INSERT INTO public.outbox (entity_type, entity_id, event_type, payload)"
-            " SELECT 'order', %s, 'changed', json_build_object('n', n) FROM unnest(%s::int[]) n", (entity, list(numbers)))
+            " SELECT 'order', %s, 'changed', json_build_object('n', n) FROM unnest(%s::int[]) n",
+            (entity, list(numbers)))
 
     def arrived(self, entity):
         """The numbers of an entity's events in the order in which they were stored."""
@@ -76,8 +77,9 @@ class Stage:
         """From now on the event store refuses these numbers, and nothing else."""
         self.database.execute("ALTER TABLE postrider.event DROP CONSTRAINT IF EXISTS taste")
         if numbers:
+            listed = ",".join(map(str, numbers))
             self.database.execute("ALTER TABLE postrider.event ADD CONSTRAINT taste"
-                                  f" CHECK ((payload->>'n')::int <> ALL ('{{{','.join(map(str, numbers))}}}'::int[])) NOT VALID")
+                                  f" CHECK ((payload->>'n')::int <> ALL ('{{{listed}}}'::int[])) NOT VALID")
 
     def entry(self, entity):
         rows = self.database.execute("SELECT row_id, attempts, blocked_at IS NOT NULL FROM postrider.retry"
@@ -90,7 +92,8 @@ class Stage:
             "INSERT INTO postrider.retry (outbox, entity, row_id, attempts, kind, error, retry_at, blocked_at)"
             " VALUES (1, %s, %s, 11, 'rejected', 'the store does not like it', now() + interval '100 years', now())"
             " ON CONFLICT (outbox, entity) DO UPDATE SET row_id = excluded.row_id, attempts = excluded.attempts,"
-            " retry_at = excluded.retry_at, blocked_at = excluded.blocked_at, error = excluded.error", (entity, str(row)))
+            " retry_at = excluded.retry_at, blocked_at = excluded.blocked_at, error = excluded.error",
+            (entity, str(row)))
 
     def bury(self, row, error="the store does not like it", kind="rejected", age="0", passed=False):
         """As the policy `dead_letter` leaves a row that was refused for the last time; returns the letter's number."""
@@ -140,5 +143,6 @@ class Stream:
 def in_terminal(stage, *arguments, answer=""):
     """Runs a command with a terminal of its own; returns its exit code and all that the terminal showed."""
     command = " ".join(f"'{part}'" for part in (BINARY, *arguments, "-c", stage.config))
-    done = subprocess.run(["script", "-qec", command, "/dev/null"], input=answer, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["script", "-qec", command, "/dev/null"], input=answer, capture_output=True, text=True,
+                          timeout=60)
     return done.returncode, done.stdout

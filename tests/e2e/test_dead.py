@@ -33,7 +33,8 @@ def some(database, stage):
     """Five letters that differ in everything that filters look at."""
     s = stage()
     for n, (entity, kind, error, event_type, age) in enumerate([
-            ("a", "rejected", "Message too large", "created", "3 hours"), ("a", "rejected", "no such column", "changed", "0"),
+            ("a", "rejected", "Message too large", "created", "3 hours"),
+            ("a", "rejected", "no such column", "changed", "0"),
             ("b", "bug", "message too large", "created", "2 hours"), ("b", "rejected", "100% wrong_", "changed", "0"),
             ("c", "rejected", "no such topic", "changed", "0")], 1):
         s.bury(s.insert(entity, n, event_type=event_type), error, kind, age, passed=n == 3)
@@ -108,8 +109,10 @@ def test_a_row_comes_back_as_it_was(database, stage):
     database.execute("ALTER TABLE public.outbox ADD twice int GENERATED ALWAYS AS (length(entity_id) * 2) STORED,"
                      " ADD bytes bytea, ADD price numeric, ADD at timestamp, ADD list text[], ADD \"odd Name\" text")
     row = database.value(
-        "INSERT INTO public.outbox (entity_type, entity_id, event_type, payload, headers, bytes, price, at, list, \"odd Name\")"
-        " VALUES ('order', 'ä', 'x', %s, %s, '\\x00ff', 1.2300, '2026-01-02 03:04:05.678', '{a,\"b c\"}', 'it''s') RETURNING id",
+        "INSERT INTO public.outbox (entity_type, entity_id, event_type, payload, headers, bytes, price, at, list,"
+        "   \"odd Name\")"
+        " VALUES ('order', 'ä', 'x', %s, %s, '\\x00ff', 1.2300, '2026-01-02 03:04:05.678', '{a,\"b c\"}', 'it''s')"
+        " RETURNING id",
         ('{ "b" : 1.0 ,\n "a": "\\u00e4 ✓",  "b": 2 }', '{"k": null}'))
     select = "SELECT o.*, o.payload::text FROM public.outbox o"
     before = database.execute(select)
@@ -206,8 +209,10 @@ def test_a_letter_that_dies_again_meanwhile_is_not_put_back_again(database, stag
     for n in range(3):
         s.bury(s.insert("a", n))
     database.execute("CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-                     " INSERT INTO postrider.dead_letter (outbox, entity, row_id, attempts, kind, error, first_failed_at, row)"
-                     " VALUES (1, 'a', new.id::text, 1, 'rejected', 'again', now(), row_to_json(new)); RETURN NULL; END $$")
+                     " INSERT INTO postrider.dead_letter (outbox, entity, row_id, attempts, kind, error,"
+                     "   first_failed_at, row)"
+                     " VALUES (1, 'a', new.id::text, 1, 'rejected', 'again', now(), row_to_json(new));"
+                     " RETURN NULL; END $$")
     database.execute("CREATE TRIGGER die BEFORE INSERT ON public.outbox FOR EACH ROW EXECUTE FUNCTION die()")
     assert s.json("dead", "retry", "--all")["returned"] == 3
     assert database.value(LETTERS) == 3
@@ -218,10 +223,11 @@ def test_a_letter_that_dies_again_meanwhile_is_not_put_back_again(database, stag
 def bury_event(database, n, passed=False):
     """As the policy `dead_letter` leaves an event of the log."""
     return database.value(
-        "WITH gone AS (DELETE FROM postrider.parked p WHERE (convert_from(p.fields[array_position(p.names, 'payload')], 'UTF8')"
-        "   ::json->>'n')::int = %s RETURNING p.*)"
-        " INSERT INTO postrider.dead_letter (outbox, entity, row_id, attempts, kind, error, first_failed_at, names, fields,"
-        "   is_message) SELECT g.outbox, g.entity, g.row_id, 11, 'rejected', 'no', now(), g.names, g.fields, g.is_message"
+        "WITH gone AS (DELETE FROM postrider.parked p"
+        "   WHERE (convert_from(p.fields[array_position(p.names, 'payload')], 'UTF8')::json->>'n')::int = %s RETURNING p.*)"
+        " INSERT INTO postrider.dead_letter (outbox, entity, row_id, attempts, kind, error, first_failed_at, names,"
+        "   fields, is_message)"
+        " SELECT g.outbox, g.entity, g.row_id, 11, 'rejected', 'no', now(), g.names, g.fields, g.is_message"
         " FROM gone g RETURNING id", (n,))
 
 
@@ -270,8 +276,8 @@ def test_an_event_of_the_log_comes_back_while_later_ones_flow(database, stage):
 
 def test_an_event_of_the_log_needs_the_reader_wal(database, stage):
     s = stage()
-    database.execute("INSERT INTO postrider.dead_letter (outbox, entity, row_id, attempts, kind, error, first_failed_at, names,"
-                     " fields) VALUES (1, 'a', '1', 1, 'rejected', 'no', now(), '{payload}', '{abc}')")
+    database.execute("INSERT INTO postrider.dead_letter (outbox, entity, row_id, attempts, kind, error,"
+                     "   first_failed_at, names, fields) VALUES (1, 'a', '1', 1, 'rejected', 'no', now(), '{payload}', '{abc}')")
     done = s.run("dead", "retry", "--all")
     assert done.returncode == 1 and "it came from the log, and outbox orders is read with advisory" in done.stderr
     assert database.value(LETTERS) == 1

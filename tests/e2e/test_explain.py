@@ -25,6 +25,11 @@ def stage(database, tmp_path, start_relay):
     return lambda reader="advisory", **options: Stage(database, tmp_path, start_relay, reader, **options)
 
 
+def explained(s, row, condition):
+    """Waits until the explanation is as it should be: what nodes say of themselves is as old as their last beat."""
+    return wait_until(lambda: (lambda told: condition(told) and told)(s.json("explain", str(row))), 5, "that reason")
+
+
 def state(s, *arguments):
     return s.json("explain", *map(str, arguments))["state"]
 
@@ -76,11 +81,10 @@ def test_refused_and_waiting_behind_a_refused_row(database, stage):
     told = s.json("explain", str(first))
     assert f"row {first} was refused" in told["because"] and "is tried again at 20" in told["because"]
     assert "taste" in told["because"], "the error"
-    told = wait_until(lambda: (lambda t: t["state"] == "held_back" and t)(s.json("explain", str(second))))
+    told = explained(s, second, lambda t: t["state"] == "held_back")
     assert f"row {second} waits behind row {first}" in told["because"]
     assert told["facts"]["rows_of_the_entity_before_it"] == "1"
-    assert "entity a waits behind row" in wait_until(
-        lambda: (lambda t: t["state"] == "held_back" and t)(s.json("explain", "a")))["because"]
+    assert "entity a waits behind row" in explained(s, "a", lambda t: t["state"] == "held_back")["because"]
 
 
 def test_blocked(stage):
@@ -115,7 +119,7 @@ def test_in_flight(database, stage, reader):
     with Stall(database):
         row = s.insert("a", 1)
         wait_until(lambda: waits_for_lock(database), what="rows in flight")
-        told = wait_until(lambda: (lambda t: "of node 1" in t["because"] and t)(s.json("explain", str(row))), 5, "a node")
+        told = explained(s, row, lambda t: "of node 1" in t["because"])
     assert told["state"] == "in_flight"
     assert "entity a is being published by worker" in told["because"] and "(somewhere)" in told["because"]
 
@@ -128,7 +132,7 @@ def test_its_turn(database, stage, reader, fact):
     with Stall(database):
         row = s.insert("a", 1)
         wait_until(lambda: waits_for_lock(database), what="rows in flight")
-        told = wait_until(lambda: (lambda t: "node 1" in t["facts"].get(fact, "") and t)(s.json("explain", str(row))), 5)
+        told = explained(s, row, lambda t: "node 1" in t["facts"].get(fact, ""))
     assert told["state"] == "waiting"
 
 
@@ -189,7 +193,7 @@ def test_an_event_that_was_put_aside(database, stage):
     later = s.insert("a", 2)
     wait_until(lambda: database.value("SELECT count(*) FROM postrider.parked") == 2, what="both put aside")
     wait_until(lambda: state(s, row) == "held_back", what="a row that waits")
-    told = wait_until(lambda: (lambda t: t["state"] == "held_back" and t)(s.json("explain", str(later))))
+    told = explained(s, later, lambda t: t["state"] == "held_back")
     assert f"row {later} waits behind row {row}" in told["because"] and told["facts"]["events_put_aside"] == "2"
 
 

@@ -1,4 +1,4 @@
-"""`pause` and `resume`: all nodes stop claiming within a second, and go on within one; nothing is lost, order is kept."""
+"""`pause` and `resume`: all nodes stop claiming within a second, and go on within one. Nothing is lost, order holds."""
 
 import time
 

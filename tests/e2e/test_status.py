@@ -237,13 +237,14 @@ def test_held_entities_and_their_next_attempt(database, config):
 def test_blocked_and_parked_entities_are_told_apart(database, config):
     row = database.insert("bad")
     database.insert("aside")
-    database.execute("INSERT INTO postrider.retry (outbox, entity, row_id, attempts, kind, error, retry_at, blocked_at) VALUES"
-                     " (1, 'bad', %s, 3, 'rejected', 'no', now() + interval '100 years', now()),"
+    database.execute("INSERT INTO postrider.retry (outbox, entity, row_id, attempts, kind, error, retry_at, blocked_at)"
+                     " VALUES (1, 'bad', %s, 3, 'rejected', 'no', now() + interval '100 years', now()),"
                      " (1, 'aside', NULL, 0, 'parked', 'by me', now() + interval '100 years', now())", (str(row),))
     outbox, = status_json(config)["outboxes"]
     assert (outbox["held"], outbox["blocked"], outbox["next_try_at"]) == (2, 2, None)
     shown = text(config)
-    assert re.search(r" 2 +-$", shown, re.M) and "orders: 2 of the entities that are held back are blocked or parked" in shown
+    assert re.search(r" 2 +-$", shown, re.M)
+    assert "orders: 2 of the entities that are held back are blocked or parked" in shown
 
 
 def test_tables_of_any_shape(database, tmp_path):
