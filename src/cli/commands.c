@@ -10,6 +10,7 @@ const struct command *const commands[] = {
 	&command_check,
 	&command_run,
 	&command_status,
+	&command_replay,
 #ifdef HAVE_KAFKA
 	&command_verify,
 #endif

@@ -37,6 +37,7 @@ extern const struct command command_init;
 extern const struct command command_run;
 extern const struct command command_check;
 extern const struct command command_status;
+extern const struct command command_replay;
 extern const struct command command_verify;      /* where Kafka is compiled in */
 extern const struct command command_help;
 extern const struct command command_version;

@@ -95,7 +95,8 @@ static int add_param(struct history *h, const char *value)
 }
 
 /* One comparison with a value of the column's own type. */
-static void add_test(struct history *h, struct buf *sql, const struct table_column *c, const char *op, const char *value)
+static void add_test(struct history *h, struct buf *sql, const struct table_column *c, const char *op,
+		     const char *value)
 {
 	if (value)
 		buf_printf(sql, " AND o.%s %s $%d::%s", c->quoted, op, add_param(h, value), c->type);

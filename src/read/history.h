@@ -44,8 +44,8 @@ struct history_size {
 	bool indexed;                   /* pages are read along an index; otherwise each one reads the whole table */
 };
 
-/* `extra` are columns that templates name. `filter` outlives the history. ERROR_CONFIG when nothing is kept, or a column is
- * missing that the filter is about; the hint says what to set. The caller frees *ret. */
+/* `extra` are columns that templates name. `filter` outlives the history. ERROR_CONFIG when nothing is kept, or a
+ * column is missing that the filter is about; the hint says what to set. The caller frees *ret. */
 bool history_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
 		  enum history_source source, const struct history_filter *filter, struct history **ret, struct error *err);
 void history_free(struct history *h);

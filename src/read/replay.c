@@ -234,9 +234,10 @@ static void read_again(struct replay *r)
 	r->at_end = false;
 }
 
-/* Rows that were read, are not finished, and are not in the window: lost with the connection, or left out because they stood
- * behind one that is being refused. The latter are given up when it is; if it is not after all, they are missing, and nothing
- * behind them may be read before they are. So whoever misses rows waits until the window is empty and then reads again. */
+/* Rows that were read, are not finished, and are not in the window: lost with the connection, or left out because they
+ * stood behind one that is being refused. The latter are given up when it is; if it is not after all, they are missing,
+ * and nothing behind them may be read before they are. So whoever misses rows waits until the window is empty and then
+ * reads again. */
 static bool misses_rows(struct replay *r, const struct exchange *x)
 {
 	uint32_t here = x->window->rows - x->window->orphans - x->n_done - x->n_holds;

@@ -1,7 +1,7 @@
-/* A replay: rows of the history of an outbox, page by page in their order, published again by one worker. Its reader is no
- * choice of the settings; `postrider replay` puts it in the place of the outbox's own. It claims nothing and settles
- * nothing: it remembers how far it has come. A row that is refused is counted, and later rows of its entity are left out,
- * because whoever follows an entity should not meet a gap without knowing. */
+/* A replay: rows of the history of an outbox, page by page in their order, published again by one worker. Its reader is
+ * no choice of the settings; `postrider replay` puts it in the place of the outbox's own. It claims nothing and settles
+ * nothing: it remembers how far it has come. A row that is refused is counted, and later rows of its entity are left
+ * out, because whoever follows an entity should not meet a gap without knowing. */
 #ifndef POSTRIDER_READ_REPLAY_H
 #define POSTRIDER_READ_REPLAY_H
 
