@@ -15,6 +15,7 @@ const struct command *const commands[] = {
 	&command_entity,
 	&command_pause,
 	&command_resume,
+	&command_replay,
 #ifdef HAVE_KAFKA
 	&command_verify,
 #endif

@@ -42,6 +42,7 @@ extern const struct command command_dead;
 extern const struct command command_entity;
 extern const struct command command_pause;
 extern const struct command command_resume;
+extern const struct command command_replay;
 extern const struct command command_verify;      /* where Kafka is compiled in */
 extern const struct command command_help;
 extern const struct command command_version;

@@ -118,6 +118,12 @@ static bool take_flag(struct parser *p, const struct cli_flag *flag, const char 
 	return true;
 }
 
+static void note_given(struct cli *cli, int flag)
+{
+	cli->given = mem_resize(cli->given, (cli->n_given + 1) * sizeof(*cli->given));
+	cli->given[cli->n_given++] = (struct cli_given){ flag, cli->values[flag] };
+}
+
 static bool parse_flag(struct parser *p)
 {
 	const char *argument = p->argv[p->at], *attached = NULL, *value;
@@ -135,8 +141,12 @@ static bool parse_flag(struct parser *p)
 		common_index = find_letter(cli_common_flags, argument[1]);
 		own_index = find_letter(own, argument[1]);
 	}
-	if (own_index >= 0)
-		return take_flag(p, &own[own_index], attached, &p->cli->values[own_index]);
+	if (own_index >= 0) {
+		if (!take_flag(p, &own[own_index], attached, &p->cli->values[own_index]))
+			return false;
+		note_given(p->cli, own_index);
+		return true;
+	}
 	if (common_index < 0)
 		return unknown_flag(p->cli, argument);
 	if (!take_flag(p, &cli_common_flags[common_index], attached, &value))
@@ -195,6 +205,7 @@ bool cli_parse(int argc, char *const *argv, struct cli *ret)
 void cli_release(struct cli *cli)
 {
 	free(cli->sets);
+	free(cli->given);
 	free(cli->operands);
 	*cli = (struct cli){ 0 };
 }
@@ -206,6 +217,16 @@ const char *cli_value(const struct cli *cli, const char *name)
 	if (i < 0)
 		abort();
 	return cli->values[i];
+}
+
+const char *cli_next_value(const struct cli *cli, const char *name, size_t *at)
+{
+	int flag = find_flag(cli->command->flags, name, strlen(name));
+
+	for (; *at < cli->n_given; ++*at)
+		if (cli->given[*at].flag == flag)
+			return cli->given[(*at)++].value;
+	return NULL;
 }
 
 static const char *reader_name(size_t i)

@@ -12,6 +12,12 @@
 
 #define CLI_MAX_FLAGS 16
 
+/* One of the command's own flags, as often as it was given. */
+struct cli_given {
+	int flag;                       /* position in command->flags */
+	const char *value;
+};
+
 struct cli {
 	const struct command *command;  /* NULL: none was named */
 	const char *config_flag;        /* of -c; NULL: not given */
@@ -20,6 +26,8 @@ struct cli {
 	bool help;
 	bool version;
 	const char *values[CLI_MAX_FLAGS]; /* by position in command->flags; NULL: not given, "" for a flag alone */
+	struct cli_given *given;        /* all of them, in order */
+	size_t n_given;
 	const char **operands;
 	int n_operands;
 };
@@ -32,6 +40,9 @@ void cli_release(struct cli *cli);              /* also for _cleanup_ */
 
 /* The value of one of the command's own flags, or NULL. Asking for a flag that is not in the table aborts. */
 const char *cli_value(const struct cli *cli, const char *name);
+
+/* The next value of a flag that may be repeated; *at is 0 at first. NULL: there are no more. */
+const char *cli_next_value(const struct cli *cli, const char *name, size_t *at);
 
 /* Reads the settings as the command line asks; what is wrong with them goes to standard error. `sinks_optional` for
  * commands that publish nothing. The caller frees with config_free. */

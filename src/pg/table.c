@@ -187,17 +187,17 @@ static bool map_columns(struct lookup *l, struct error *err)
 }
 
 /* A row without an id could be published, and never settled. */
-static bool check_id(const struct lookup *l, struct error *err)
+static bool check_id(const struct outbox_config *outbox, const struct table *t, struct error *err)
 {
-	const struct table_column *id = &l->table->columns[FIELD_ID];
-	const char *where = l->outbox->columns.id.where;
+	const struct table_column *id = &t->columns[FIELD_ID];
+	const char *where = outbox->columns.id.where;
 
 	if (!id->nullable)
 		return true;
-	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.id: column %s of %s may be NULL", l->outbox->name, id->name,
-		  l->outbox->table);
-	error_hint(err, "ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", l->table->name, id->quoted);
-	return place(err, where ? where : l->outbox->where);
+	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.id: column %s of %s may be NULL", outbox->name, id->name,
+		  outbox->table);
+	error_hint(err, "ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", t->name, id->quoted);
+	return place(err, where ? where : outbox->where);
 }
 
 static bool map_order(struct lookup *l, struct error *err)
@@ -271,16 +271,26 @@ static void lookup_release(struct lookup *l)
 	table_free(l->table);
 }
 
-bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
-		struct table **ret, struct error *err)
+bool table_open_history(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+			struct table **ret, struct error *err)
 {
 	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
 
 	if (!find_relation(&l, err) || !table_read_columns(l.conn, l.table->oid, &l.columns, err) || !map_columns(&l, err) ||
-	    !check_id(&l, err) || !map_order(&l, err) || !map_extra(&l, extra, n_extra, err) ||
-	    !build_select_list(l.table, err))
+	    !map_order(&l, err) || !map_extra(&l, extra, n_extra, err) || !build_select_list(l.table, err))
 		return false;
 	*ret = TAKE_PTR(l.table);
+	return true;
+}
+
+bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+		struct table **ret, struct error *err)
+{
+	_cleanup_(table_freep) struct table *t = NULL;
+
+	if (!table_open_history(conn, outbox, extra, n_extra, &t, err) || !check_id(outbox, t, err))
+		return false;
+	*ret = TAKE_PTR(t);
 	return true;
 }
 

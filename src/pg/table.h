@@ -82,6 +82,9 @@ void table_column_release(struct table_column *c);
  * names the setting with file:line:column and whose hint is the SQL or setting that mends it. */
 bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
 		struct table **ret, struct error *err);
+/* The same for a table of which nothing is settled, and whose ids may therefore be missing. */
+bool table_open_history(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+			struct table **ret, struct error *err);
 void table_free(struct table *t);
 /* True when the select list has the column as it is, not cast to text. */
 bool table_is_uncast(const struct table_column *c, enum field field);

@@ -24,6 +24,7 @@
 struct bell;
 struct reader;
 struct pool;
+struct replay;
 
 /* What a worker gives to its reader; outlives it. */
 struct reader_env {
@@ -37,6 +38,7 @@ struct reader_env {
 	struct bell *bell;              /* rings when there may be rows */
 	struct pool *pool;              /* what workers of the outbox share, if the reader has such a thing */
 	struct hand *hand;              /* shared by the workers of the outbox; see read/hand.h */
+	struct replay *replay;          /* only while history is published again: read/replay.h */
 };
 
 /* A sink that writes inside the settling transaction, or a driver of NULL. */

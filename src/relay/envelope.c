@@ -63,6 +63,17 @@ static const struct {
 	},
 };
 
+/* In CloudEvents an attribute of our own, whose name may have small letters and digits only. */
+static const struct slice replay_headers[] = {
+	[ENVELOPE_PLAIN] = SLICE_LITERAL("postrider-replay"),
+	[ENVELOPE_CLOUDEVENTS] = SLICE_LITERAL("ce_postriderreplay"),
+};
+
+struct slice envelope_replay_header(enum envelope_mode mode)
+{
+	return replay_headers[mode];
+}
+
 void envelope_init(struct envelope *e, enum outbox_preset preset, enum envelope_mode mode)
 {
 	*e = (struct envelope){ .headers = tables[preset][mode].headers, .count = tables[preset][mode].count };

@@ -30,6 +30,9 @@ struct envelope_facts {
 	bool empty;                     /* the message has a null value */
 };
 
+/* The header that says that a message is a repetition, and since when. */
+struct slice envelope_replay_header(enum envelope_mode mode);
+
 void envelope_init(struct envelope *e, enum outbox_preset preset, enum envelope_mode mode);
 /* The user sets this header for every message, so the envelope leaves it out. */
 void envelope_hide(struct envelope *e, struct slice name);

@@ -30,6 +30,8 @@ struct route {
 	uint32_t n_headers;
 	struct envelope envelope;
 	struct names names;
+	struct header replay;           /* in every message; a NULL name: in none */
+	bool topic_for_all;             /* rows do not choose their topic */
 };
 
 /* ---- Compiling --------------------------------------------------------------------------------------------------- */
@@ -210,6 +212,12 @@ bool route_check_table(const struct route *r, const struct table *t, struct erro
 	return names_check_table(&r->names, t, err);
 }
 
+void route_mark_replay(struct route *r, const char *time, bool for_all)
+{
+	r->replay = (struct header){ envelope_replay_header(r->outbox->route.envelope), slice_of(time) };
+	r->topic_for_all = for_all;
+}
+
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
 
 static bool reject(const struct event *ev, struct error *err, const char *why)
@@ -227,7 +235,7 @@ static bool reject_null(const struct event *ev, const char *what, const char *co
 
 static bool set_topic(const struct route *r, struct event *ev, const struct slice *values, struct error *err)
 {
-	ev->topic = values[FIELD_TOPIC];
+	ev->topic = r->topic_for_all ? SLICE_NULL : values[FIELD_TOPIC];
 	if (ev->topic.len == 0)
 		ev->topic = template_expand(r->topic, values, &ev->batch->arena);
 	if (!ev->topic.ptr)
@@ -287,8 +295,8 @@ static bool set_headers(const struct route *r, struct event *ev, struct envelope
 {
 	struct arena *arena = &ev->batch->arena;
 	struct slice json = facts->values[FIELD_HEADERS];
-	size_t room = r->envelope.count + r->n_headers + (json.ptr ? headers_json_bound(json) : 0);
-	struct header_list l = { .items = room ? arena_alloc(arena, room * sizeof(struct header)) : NULL };
+	size_t room = r->envelope.count + r->n_headers + (json.ptr ? headers_json_bound(json) : 0) + 1;
+	struct header_list l = { .items = arena_alloc(arena, room * sizeof(struct header)) };
 
 	if (!add_envelope(r, ev, facts, &l, err))
 		return false;
@@ -303,6 +311,8 @@ static bool set_headers(const struct route *r, struct event *ev, struct envelope
 		else
 			header_list_add(&l, r->headers[i].name, value);
 	}
+	if (r->replay.name.ptr)
+		header_list_set(&l, r->replay.name, r->replay.value);
 	ev->headers = l.items;
 	ev->n_headers = l.count;
 	return true;

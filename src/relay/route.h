@@ -30,6 +30,10 @@ const char *route_constant_topic(const struct route *r);
  * so that this shows at the start and not as one rejected row after the other. */
 bool route_check_table(const struct route *r, const struct table *t, struct error *err);
 
+/* From now on every message is a repetition, and says so in a header whose value is `time`. `for_all`: the route's topic
+ * counts for rows, too, that name one of their own. Before any worker has the route, which `time` must outlive. */
+void route_mark_replay(struct route *r, const char *time, bool for_all);
+
 /* Fills event number `row` of the batch from its row of batch->rows (fields as in pg/table.h). What it has to
  * build goes into the batch's arena; a template that is just a column points into the result. False when this row
  * cannot be routed (headers are not a JSON object, say): ERROR_REJECTED, with id and entity filled in all the same. */

@@ -81,12 +81,12 @@ static int wait_signal(const struct supervisor *s, int64_t ms)
 /* --- starting ----------------------------------------------------------------------------------------------------- */
 
 /* What does not need the database: wrong settings show at once, also while it is away. */
-static bool prepare_outbox(struct outbox *o, const struct config *config, struct node *node,
-			   const struct outbox_config *settings, struct error *err)
+bool outbox_prepare(struct outbox *o, const struct database_config *database, struct node *node,
+		    const struct outbox_config *settings, const struct reader_driver *reader, struct error *err)
 {
 	o->config = settings;
-	o->database = &config->database;
-	o->reader = reader_driver_find(settings->reader);
+	o->database = database;
+	o->reader = reader;
 	o->node = node;
 	bell_init(&o->bell, settings->poll_interval_ms);
 	o->bell.for_all = o->reader->divides;
@@ -106,7 +106,8 @@ static bool prepare(struct supervisor *s, struct error *err)
 
 	s->outboxes = mem_new_array(struct outbox, c->n_outboxes);
 	for (size_t i = 0; i < c->n_outboxes; i++)
-		if (!prepare_outbox(&s->outboxes[i], c, &s->node, &c->outboxes[i], err))
+		if (!outbox_prepare(&s->outboxes[i], &c->database, &s->node, &c->outboxes[i],
+				    reader_driver_find(c->outboxes[i].reader), err))
 			return false;
 	return true;
 }
@@ -363,20 +364,22 @@ static void log_stopped(const struct worker_totals *t)
 		 F_INT("empty_claims", t->empty_claims));
 }
 
+void outbox_release(struct outbox *o)
+{
+	for (size_t k = 0; o->targets && k < o->config->n_sinks; k++)
+		if (o->targets[k])
+			sink_driver_find(o->config->sinks[k].type)->target_close(o->targets[k]);
+	free(o->targets);
+	hand_release(&o->hand);
+	route_free(o->route);
+	table_free(o->table);
+}
+
 static void release(struct supervisor *s)
 {
 	heart_free(s->heart);
-	for (size_t i = 0; i < s->config->n_outboxes && s->outboxes; i++) {
-		struct outbox *o = &s->outboxes[i];
-
-		for (size_t k = 0; o->targets && k < o->config->n_sinks; k++)
-			if (o->targets[k])
-				sink_driver_find(o->config->sinks[k].type)->target_close(o->targets[k]);
-		free(o->targets);
-		hand_release(&o->hand);
-		route_free(o->route);
-		table_free(o->table);
-	}
+	for (size_t i = 0; i < s->config->n_outboxes && s->outboxes; i++)
+		outbox_release(&s->outboxes[i]);
 	for (size_t i = 0; i < s->n_workers; i++)
 		worker_free(s->workers[i]);
 	free(s->workers);

@@ -71,6 +71,7 @@ struct worker *worker_new(struct outbox *o)
 				      .bell = &o->bell,
 				      .pool = o->pool,
 				      .hand = &o->hand,
+				      .replay = o->replay,
 				      .node = o->node,
 				      .worker = w->number },
 			  .route = o->route,

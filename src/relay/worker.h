@@ -34,6 +34,7 @@ struct outbox {
 	struct pool *pool;                      /* the reader's own; NULL: it has none */
 	struct sink_target **targets;           /* one per configured sink, in order */
 	_Atomic bool halted;                    /* a row was refused after which the process is to end: claim no more */
+	struct replay *replay;                  /* NULL: rows come from the outbox, not from its history */
 };
 
 struct worker_totals {

@@ -46,6 +46,21 @@ static void values_may_be_attached(_unused_ void **state)
 	assert_null(cli_value(&cli, "print-sql"));
 }
 
+static void flags_may_be_repeated(_unused_ void **state)
+{
+	_cleanup_(cli_release) struct cli cli = { 0 };
+	size_t at = 0;
+
+	assert_true(parse(&cli, WORD("replay"), WORD("--entity=a"), WORD("--type"), WORD("t"), WORD("--entity"), WORD("b"),
+			  WORD("--all")));
+	assert_string_equal(cli_next_value(&cli, "entity", &at), "a");
+	assert_string_equal(cli_next_value(&cli, "entity", &at), "b");
+	assert_null(cli_next_value(&cli, "entity", &at));
+	at = 0;
+	assert_null(cli_next_value(&cli, "since", &at));
+	assert_string_equal(cli_value(&cli, "entity"), "b");
+}
+
 static void help_and_version_need_no_command(_unused_ void **state)
 {
 	_cleanup_(cli_release) struct cli help = { 0 }, version = { 0 };
@@ -81,6 +96,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(flags_may_stand_before_and_after_the_command),
 		cmocka_unit_test(values_may_be_attached),
+		cmocka_unit_test(flags_may_be_repeated),
 		cmocka_unit_test(help_and_version_need_no_command),
 		cmocka_unit_test(wrong_command_lines_are_refused),
 		cmocka_unit_test(mistyped_commands_have_a_neighbour),

@@ -740,6 +740,65 @@ static void there_is_no_letter_without_a_topic_for_it(void **state _unused_)
 	routed_release(&r);
 }
 
+/* ---- Replays ----------------------------------------------------------------------------------------------------- */
+
+/* The same row on its way once more. */
+static void route_again(struct routed *r, const struct settings *s, const struct row *row, bool topic_for_all)
+{
+	route(r, s, row);
+	route_mark_replay(r->route, "2026-11-15T10:00:00Z", topic_for_all);
+	r->ok = route_row(r->route, r->batch, 0, &r->err);
+}
+
+static void a_replay_says_so_and_a_row_cannot_say_otherwise(void **state _unused_)
+{
+	static const struct {
+		struct settings settings;
+		const char *json, *expected;
+	} cases[] = {
+		{ { .preset = PRESET_DEBEZIUM }, NULL, "id=17\npostrider-replay=2026-11-15T10:00:00Z\n" },
+		{ { .preset = PRESET_DEBEZIUM, .headers = { { "id", "x", NULL } } }, NULL,
+		  "id=x\npostrider-replay=2026-11-15T10:00:00Z\n" },
+		{ { .preset = PRESET_DEBEZIUM }, "{\"postrider-replay\": \"no\", \"a\": 1}",
+		  "id=17\npostrider-replay=2026-11-15T10:00:00Z\na=1\n" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		_cleanup_(routed_release) struct routed r;
+		struct row row = row_with(FIELD_HEADERS, cases[i].json);
+
+		row.field[FIELD_MESSAGE_ID] = NULL;
+		row.field[FIELD_TRACEPARENT] = NULL;
+		route_again(&r, &cases[i].settings, &row, false);
+		assert_headers(&r, cases[i].expected);
+	}
+}
+
+static void a_replay_of_a_cloud_event_has_an_attribute_for_it(void **state _unused_)
+{
+	_cleanup_(routed_release) struct routed r;
+	const struct header *last;
+
+	route_again(&r, &(struct settings){ .envelope = ENVELOPE_CLOUDEVENTS }, &usual_row, false);
+	assert_true(r.ok);
+	last = &r.ev->headers[r.ev->n_headers - 1];
+	assert_slice(last->name, "ce_postriderreplay");
+	assert_slice(last->value, "2026-11-15T10:00:00Z");
+}
+
+static void a_replay_may_go_elsewhere_than_its_rows_say(void **state _unused_)
+{
+	struct row row = row_with(FIELD_TOPIC, "own");
+
+	for (int for_all = 0; for_all <= 1; for_all++) {
+		_cleanup_(routed_release) struct routed r;
+
+		route_again(&r, &(struct settings){ .topic = "other.{topic}" }, &row, for_all);
+		assert_true(r.ok);
+		assert_slice(r.ev->topic, for_all ? "other.own" : "own");
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -764,6 +823,9 @@ int main(void)
 		cmocka_unit_test(a_table_without_a_needed_column_is_noticed_at_the_start),
 		cmocka_unit_test(a_letter_is_the_same_message_to_another_topic_with_its_reason),
 		cmocka_unit_test(there_is_no_letter_without_a_topic_for_it),
+		cmocka_unit_test(a_replay_says_so_and_a_row_cannot_say_otherwise),
+		cmocka_unit_test(a_replay_of_a_cloud_event_has_an_attribute_for_it),
+		cmocka_unit_test(a_replay_may_go_elsewhere_than_its_rows_say),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
