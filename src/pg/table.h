@@ -43,6 +43,9 @@ struct table {
 	bool partitioned;
 	struct table_column columns[FIELD_EXTRA];
 	struct table_column order;      /* the column of order */
+	struct table_column published_at; /* with `published: mark` only */
+	char *archive;                  /* with `published: archive` only: where rows go, qualified and quoted … */
+	char *archive_columns;          /* … and the columns that both have, as a list */
 	struct table_column *extra;     /* named by templates, in the order in which route_columns gives them */
 	size_t n_extra;
 	/* "o.id, o.entity_id, o.price::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is
@@ -83,6 +86,8 @@ void table_column_release(struct table_column *c);
 bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
 		struct table **ret, struct error *err);
 void table_free(struct table *t);
+/* Test, as SQL, that a row `o` is still to be published. The caller frees. */
+char *table_pending(const struct table *t);
 /* True when the select list has the column as it is, not cast to text. */
 bool table_is_uncast(const struct table_column *c, enum field field);
 void table_freep(struct table **t);

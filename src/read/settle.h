@@ -27,12 +27,12 @@ enum {
  * meanwhile (an UPDATE, VACUUM FULL) is not found: then this does not count as settled, and the rest is deleted by key.
  * $1 where the rows were when they were read, $2 their ids. */
 #define SETTLE_SQL_DELETE                                                                                       \
-	"DELETE FROM {table} o WHERE o.ctid = ANY ($1::tid[]) AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
+	"{settle} WHERE o.ctid = ANY ($1::tid[]) AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
 
 /* $1 entities, $2 ids. Rows that are not there were deleted by somebody else. With both columns given each row is one
  * descent in an index, whichever the planner takes. */
 #define SETTLE_SQL_DELETE_BY_KEY                                                                                \
-	"DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("                                                      \
+	"{settle} WHERE o.ctid = ANY (ARRAY("                                                                   \
 	"    SELECT p.ctid FROM unnest($1::text[]::{key_type}[], $2::{ids}) u(e, i)"                            \
 	"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))" \
 	"  AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
@@ -53,8 +53,10 @@ enum {
 		"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = ANY ($1::text[])" }
 
 #define SETTLE_PLAIN                                                                                            \
-	[SETTLE_DELETE] = { "postrider_settle", "settle published rows", SETTLE_SQL_DELETE },                   \
-	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows", SETTLE_SQL_DELETE_BY_KEY }, \
+	[SETTLE_DELETE] = { "postrider_settle", "settle published rows",                                        \
+		"{settle_begin}" SETTLE_SQL_DELETE "{settle_end}" },                                            \
+	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows",                          \
+		"{settle_begin}" SETTLE_SQL_DELETE_BY_KEY "{settle_end}" },                                     \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity", SETTLE_SQL_HOLD },                    \
 	SETTLE_CLEAR_ROW
 
@@ -62,11 +64,11 @@ enum {
  * the mark is not to outlive the transaction. */
 #define SETTLE_MARKED(local)                                                                                    \
 	[SETTLE_DELETE] = { "postrider_settle", "settle published rows",                                        \
-		"WITH gone AS (" SETTLE_SQL_DELETE " RETURNING 1)"                                              \
+		"WITH gone AS (" SETTLE_SQL_DELETE " RETURNING {gone}){archived}"                               \
 		" SELECT count(*) = $3::bigint, set_config('postrider.settled',"                                \
 		"   CASE WHEN count(*) = $3::bigint THEN $4::text ELSE '' END, " local ") FROM gone" },         \
 	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows",                          \
-		"WITH gone AS (" SETTLE_SQL_DELETE_BY_KEY " RETURNING 1)"                                       \
+		"WITH gone AS (" SETTLE_SQL_DELETE_BY_KEY " RETURNING {gone}){archived}"                        \
 		" SELECT true, set_config('postrider.settled', $3::text, " local "), count(*) FROM gone" },     \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity",                                       \
 		"WITH held AS (" SETTLE_SQL_HOLD " RETURNING 1)"                                                \

@@ -138,7 +138,7 @@ static void add_done(struct round *r, const struct event *ev)
 	enum origin origin;
 	int64_t number = flow_origin(ev->address, &origin);
 
-	if (is_in_table(origin) && r->env->outbox->wal.published == PUBLISHED_DELETE)
+	if (is_in_table(origin) && r->env->outbox->published != PUBLISHED_KEEP)
 		array_add(&r->ids, ev->id);
 	if (is_parked(origin)) {
 		array_add(&r->entities, entity_of(ev));
@@ -271,7 +271,7 @@ static bool send_await(struct round *r, struct pool *p, struct error *err)
 {
 	uint32_t last = 0;
 
-	if (r->env->outbox->wal.published != PUBLISHED_DELETE)
+	if (r->env->outbox->published == PUBLISHED_KEEP)
 		return true;
 	array_begin(&r->xids, TYPE_INT8);
 	for (uint32_t i = 0; i < r->n_numbers + r->n_to_park; i++) {

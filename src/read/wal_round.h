@@ -41,10 +41,10 @@ enum {
 		"SELECT postrider.await_visible($1::bigint[])" },                                               \
 	[ROUND_DELETE] = { "postrider_settle_log", "settle published rows",                                     \
 		/* $1 ids. Each is one descent in an index, whatever the planner thinks of the table. */        \
-		"DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("                                              \
+		"{settle_begin}{settle} WHERE o.ctid = ANY (ARRAY("                                             \
 		"    SELECT p.ctid FROM unnest($1::text[]) u(i)"                                                \
 		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{id} = u.i::{id_type} LIMIT 1) p))" \
-		"  AND (o.{id} IN (SELECT u.i::{id_type} FROM unnest($1::text[]) u(i))) IS TRUE" },             \
+		"  AND (o.{id} IN (SELECT u.i::{id_type} FROM unnest($1::text[]) u(i))) IS TRUE{settle_end}" },  \
 	[ROUND_DELETE_PARKED] = { "postrider_unpark", "settle parked events",                                   \
 		/* $1 entities, $2 numbers */                                                                   \
 		"DELETE FROM postrider.parked p USING unnest($1::text[], $2::bigint[]) u(e, n)"                 \
