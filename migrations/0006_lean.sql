@@ -487,7 +487,7 @@ $$;
 -- it, whatever old snapshots there are. Under this lock nobody else is writing to it, so what is not visible now was never
 -- there. Writers are not disturbed: they are in other partitions. One line: there may be more.
 CREATE FUNCTION postrider.empty_partition(of_outbox integer) RETURNS SETOF text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' SET enable_seqscan = on AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' SET enable_seqscan = on AS $$
 DECLARE
 	at      bigint := postrider.drawn(of_outbox);
 	part    text;

@@ -213,6 +213,29 @@ static bool map_order(struct lookup *l, struct error *err)
 	       missing_column(l, "order_by", wanted->name, wanted->where, err);
 }
 
+/* An index that has only some of the rows is one of those that are still to be published. */
+static bool look_at_order(struct lookup *l, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	char oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", l->table->oid);
+	if (!pg_query(l->conn, "look at the order of the table",
+		      "SELECT FROM pg_catalog.pg_index i"
+		      " JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam"
+		      " JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
+		      " WHERE i.indrelid = $1::pg_catalog.oid AND i.indisvalid AND m.amname = 'btree' AND a.attname = $2"
+		      " AND (i.indpred IS NULL OR $4::pg_catalog.bool)"
+		      " AND pg_catalog.pg_get_serial_sequence($3, $2) IS NOT NULL",
+		      4,
+		      (const char *const[]){ oid, l->table->order.name, l->table->name,
+					     l->outbox->published == PUBLISHED_MARK ? "true" : "false" },
+		      &res, err))
+		return false;
+	l->table->drawn_in_order = PQntuples(res) > 0;
+	return true;
+}
+
 static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra, struct error *err)
 {
 	l->table->extra = mem_new_array(struct table_column, n_extra + 1);
@@ -349,7 +372,8 @@ bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *co
 	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
 
 	if (!find_relation(&l, err) || !table_read_columns(l.conn, l.table->oid, &l.columns, err) || !map_columns(&l, err) ||
-	    !check_id(&l, err) || !map_order(&l, err) || !map_extra(&l, extra, n_extra, err) || !map_published(&l, err) ||
+	    !check_id(&l, err) || !map_order(&l, err) || !look_at_order(&l, err) ||
+	    !map_extra(&l, extra, n_extra, err) || !map_published(&l, err) ||
 	    !build_select_list(l.table, err))
 		return false;
 	*ret = TAKE_PTR(l.table);

@@ -41,6 +41,7 @@ struct table {
 	uint32_t oid;
 	uint32_t toast_oid;     /* of the table that holds values too large for a page; 0: none */
 	bool partitioned;
+	bool drawn_in_order;    /* the order comes from a sequence and has an index: what is lower is older */
 	struct table_column columns[FIELD_EXTRA];
 	struct table_column order;      /* the column of order */
 	struct table_column published_at; /* with `published: mark` only */

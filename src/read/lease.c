@@ -437,7 +437,7 @@ static bool lease_open(const struct reader_env *env, struct reader **ret, struct
 	r->expires_ms = CLOCK_NEVER;
 	r->token = random_seed() >> (TOKEN_BITS + 1) << TOKEN_BITS;     /* positive as a bigint */
 	settle_init(&r->settle, true);
-	walk_init(&r->walk, env);
+	walk_init(&r->walk, env, &walk_statements);
 	buf_init(&r->renewing, PARAM_CEILING);
 	buf_init(&r->fenced, PARAM_CEILING);
 	buf_init(&r->fenced_tokens, PARAM_CEILING);

@@ -69,7 +69,7 @@ const struct statement lease_statements[ST_COUNT] = {
 		"  RETURNING k.entity"
 		"), locked(e, n) AS ("
 		"  SELECT f.e, f.n FROM free f WHERE f.e::text IN (SELECT g.entity FROM got g) ORDER BY f.n"
-		"), " WALK_TAKEN_OF("free") },
+		"), " WALK_TAKEN_OF("free", WALK_IS_WHOLE) },
 
 	[ST_READ] = { "postrider_read", "read rows", WALK_SQL_READ },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_READ_LARGE },

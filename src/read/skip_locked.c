@@ -151,7 +151,7 @@ static bool skip_locked_open(const struct reader_env *env, struct reader **ret, 
 	r->ordered = skip_locked_keeps_order(env->outbox);
 	settle_init(&r->settle, false);
 	take_init(&r->take, env, ST_TAKE);
-	walk_init(&r->walk, env);
+	walk_init(&r->walk, env, &walk_statements);
 	if (!session_open(&reader_skip_locked, env, r->ordered ? entities_statements : rows_statements,
 			  r->ordered ? ENTITIES_STATEMENTS : ROWS_STATEMENTS, &r->pipeline, &identity, err)) {
 		skip_locked_close(r);

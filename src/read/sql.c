@@ -122,6 +122,7 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "order", t->order.quoted },
 		{ "order_type", t->order.type },
 		{ "pending", pending },
+		{ "unsettled", pending },
 		{ "settle", settling.settle },
 		{ "gone", settling.gone },
 		{ "archived", settling.archived },

@@ -10,6 +10,7 @@
 /* Replaces
  *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
  *   {pending}                  test that a row `o` is still to be published
+ *   {unsettled}                test that it is not settled: what it waits for does not matter
  *   {settle}                   what becomes of published rows `o`, without the WHERE; of `gone`, what that returned, …
  *   {gone} {archived}          … the columns, and what more a query `WITH gone AS (…)` is to do with them
  *   {settle_begin} {settle_end}  the same where that query does nothing else
