@@ -81,8 +81,8 @@ BEGIN
 
 	IF NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = target AND a.attname = marker AND NOT a.attisdropped) THEN
 		IF NOT recommended THEN
-			RAISE EXCEPTION 'table % has no column %', qualified, marker USING ERRCODE = 'undefined_column',
-				HINT = format('ALTER TABLE %s ADD COLUMN %I timestamptz;', qualified, marker);
+			RAISE EXCEPTION 'table % has no column %: ALTER TABLE % ADD COLUMN % timestamptz;', qualified, marker, qualified,
+				quote_ident(marker) USING ERRCODE = 'undefined_column';
 		END IF;
 		EXECUTE format('ALTER TABLE %s ADD COLUMN %I timestamptz', qualified, marker);
 		RETURN NEXT format('added the column %I to %s', marker, qualified);
@@ -407,6 +407,7 @@ DECLARE
 	qualified text;
 	kind      "char";
 	made      text;
+	sequence  text;
 BEGIN
 	PERFORM pg_advisory_xact_lock(hashtextextended('postrider.attach', 0));
 	SELECT o.id, o.table_name, c.relkind INTO STRICT number, qualified, kind
@@ -425,6 +426,11 @@ BEGIN
 		EXIT WHEN NOT FOUND;
 		RETURN NEXT made;
 	END LOOP;
+	sequence := pg_get_serial_sequence(qualified, id_column);
+	IF role IS NOT NULL AND NOT has_sequence_privilege(role, sequence, 'SELECT') THEN
+		EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %I', sequence, role);
+		RETURN NEXT format('granted SELECT ON SEQUENCE %s to %I', sequence, role);
+	END IF;
 	RETURN QUERY SELECT * FROM postrider.grant_keeping('postrider.add_partition(integer, bigint, integer)', role);
 	RETURN QUERY SELECT * FROM postrider.grant_keeping('postrider.empty_partition(integer)', role);
 	RETURN QUERY SELECT * FROM postrider.grant_keeping('postrider.drop_partitions(integer)', role);
@@ -445,6 +451,26 @@ BEGIN
 		EXECUTE format('SELECT last_value FROM %s', sequence) INTO at;
 	END IF;
 	RETURN at;
+END
+$$;
+
+-- Whether somebody has a lock on a table and keeps it: a long transaction. Whoever would wait for it makes all others wait
+-- behind him, so he had better not.
+CREATE FUNCTION postrider.is_kept_locked(target regclass) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	holders text[];
+BEGIN
+	SELECT array_agg(l.virtualtransaction) INTO holders FROM pg_locks l
+	WHERE l.locktype = 'relation' AND l.relation = target AND l.pid IS DISTINCT FROM pg_backend_pid()
+		AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+	IF holders IS NULL THEN
+		RETURN false;
+	END IF;
+	PERFORM pg_sleep(0.05);
+	RETURN EXISTS (SELECT FROM pg_locks l
+		WHERE l.locktype = 'relation' AND l.relation = target AND l.virtualtransaction = ANY (holders)
+			AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()));
 END
 $$;
 
@@ -501,8 +527,12 @@ BEGIN
 			CONTINUE;
 		END IF;
 		EXECUTE format('SELECT EXISTS (SELECT FROM ONLY %s)', part) INTO has_any;
-		CONTINUE WHEN has_any;
-		EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', part);
+		CONTINUE WHEN has_any OR postrider.is_kept_locked(part::regclass);
+		BEGIN
+			EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', part);
+		EXCEPTION WHEN lock_not_available THEN
+			CONTINUE;
+		END;
 		EXECUTE format('SELECT EXISTS (SELECT FROM ONLY %s)', part) INTO has_any;
 		CONTINUE WHEN has_any;
 		EXECUTE format('TRUNCATE ONLY %s', part);
@@ -527,7 +557,7 @@ BEGIN
 	SELECT o.table_name INTO parent FROM postrider.lean l JOIN postrider.outbox o ON o.id = l.outbox
 	WHERE l.outbox = of_outbox AND l.published = 'partitions' AND postrider.may_keep(of_outbox)
 		AND EXISTS (SELECT FROM postrider.partition p WHERE p.outbox = of_outbox AND p.emptied_at IS NOT NULL);
-	IF NOT FOUND THEN
+	IF NOT FOUND OR postrider.is_kept_locked(parent::regclass) THEN
 		RETURN;
 	END IF;
 	EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', parent);

@@ -102,5 +102,7 @@ bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *e
  * is the caller's to say, once for all tables. */
 void table_check(PGconn *conn, const struct outbox_config *outbox, const struct table *t,
 		 struct finding_list *findings);
+/* A part of it, in a file of its own: what keeps the table from being lean, and what the setting `published` needs. */
+void table_check_lean(PGconn *conn, const struct outbox_config *outbox, const struct table *t, struct finding_list *findings);
 
 #endif
