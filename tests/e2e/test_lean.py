@@ -479,3 +479,24 @@ def test_check_tells_of_long_transactions_and_dead_rows(scene):
         wait_until(lambda: "report" in scene.check(impatient).stdout, 10, "the transaction to be called long")
         assert f"pg_terminate_backend({holder.info.backend_pid})" in scene.check(impatient).stdout
         holder.execute("COMMIT")
+
+
+@every_postgres
+def test_verify_believes_an_archive(scene, kafka, topic, start_relay):
+    database = scene.database
+    content = scene.prepare(kafka_settings(database, kafka, topic, published="archive"))
+    database.entities(20)
+    database.write_backlog(5)
+    relay = start_relay(content)
+    database.wait_until_empty()
+    assert relay.stop() == 0
+
+    def verify():
+        return postrider("verify", "-c", write_config(scene.folder / "verify.yaml", content), "--against",
+                         "public.outbox_archive")
+
+    assert verify().returncode == 0, verify().stdout + verify().stderr
+    database.execute("INSERT INTO public.outbox_archive SELECT id + 1000000, gen_random_uuid(), entity_type, entity_id,"
+                     " event_type, payload, headers, topic, traceparent, created_at, published_at FROM public.outbox_archive"
+                     " LIMIT 1")
+    assert verify().returncode == 1 and "lost" in verify().stdout
