@@ -16,6 +16,7 @@ ALL_READERS = {
     **READERS,
     "shards": {"reader": "shards", "lease": "3s"},
     "dispatcher": {"reader": "dispatcher"},
+    "wal": {"reader": "wal"},
 }
 MODES = {
     "mark": {"published": "mark"},
@@ -60,6 +61,10 @@ class Scene:
 def scene(product, empty_database, tmp_path):
     scene = Scene(empty_database, tmp_path)
     yield scene
+    empty_database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+                           " WHERE active AND database = current_database()")
+    empty_database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+                           " WHERE database = current_database()")
     empty_database.execute(f"DROP OWNED BY {scene.role}")
     empty_database.execute(f"DROP ROLE {scene.role}")
 
