@@ -31,10 +31,50 @@ LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT pg_try_advisory_xact_lock(hashtextextended('postrider.keep', of_outbox))
 $$;
 
+-- Rows that are marked as published look like any others to whoever does not look at marks, and would be published again.
+CREATE FUNCTION postrider.refuse_marked(of_outbox integer) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	kept    record;
+	has_any boolean;
+BEGIN
+	SELECT o.table_name, l.column_name INTO kept FROM postrider.lean l JOIN postrider.outbox o ON o.id = l.outbox
+	WHERE l.outbox = of_outbox AND l.published = 'mark';
+	IF FOUND THEN
+		EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE %I IS NOT NULL)', kept.table_name, kept.column_name) INTO has_any;
+		IF has_any THEN
+			RAISE EXCEPTION '% has rows that are marked as published, and would be published again; first: %', kept.table_name,
+				format('DELETE FROM %s WHERE %I IS NOT NULL;', kept.table_name, kept.column_name)
+			USING ERRCODE = 'object_not_in_prerequisite_state';
+		END IF;
+	END IF;
+END
+$$;
+
+-- For `published: delete` and `keep`: forgets what was prepared for another way.
+CREATE FUNCTION postrider.keep_nothing(target regclass) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+	was record;
+BEGIN
+	FOR was IN
+		SELECT o.id, o.table_name, l.published FROM postrider.lean l JOIN postrider.outbox o ON o.id = l.outbox
+		WHERE to_regclass(o.table_name) = target
+	LOOP
+		PERFORM postrider.refuse_marked(was.id);
+		DELETE FROM postrider.lean l WHERE l.outbox = was.id;
+		RETURN NEXT format('%s is no longer kept by the way `published: %s`', was.table_name, was.published);
+	END LOOP;
+END
+$$;
+
 -- Writes down how an outbox is kept. One line when that is new.
 CREATE FUNCTION postrider.set_lean(of_outbox integer, mode text, by_column name, archive_name text) RETURNS SETOF text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+	IF mode <> 'mark' THEN
+		PERFORM postrider.refuse_marked(of_outbox);
+	END IF;
 	INSERT INTO postrider.lean AS l (outbox, published, column_name, archive)
 	VALUES (of_outbox, mode, by_column, archive_name)
 	ON CONFLICT (outbox) DO UPDATE SET published = excluded.published, column_name = excluded.column_name,
@@ -276,7 +316,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	SELECT format('no sequence belongs to its column %I: ALTER SEQUENCE … OWNED BY %s.%I', id_column, target, id_column)
 	WHERE pg_get_serial_sequence(target::text, id_column) IS NULL
 	UNION ALL
-	SELECT format('the unique index %s is not of %I, and a table in partitions has none without it', i.indexrelid::regclass, id_column)
+	SELECT format('the unique index %s is not of %I, and a table in partitions has none without it', i.indexrelid::regclass,
+		id_column)
 	FROM pg_index i JOIN pg_attribute a ON a.attrelid = target AND a.attname = id_column
 	WHERE i.indrelid = target AND (i.indisunique OR i.indisexclusion) AND a.attnum <> ALL (i.indkey::int2[])
 	UNION ALL
@@ -333,7 +374,8 @@ BEGIN
 	JOIN pg_namespace n ON n.oid = c.relnamespace AND o.table_name = format('%I.%I', n.nspname, c.relname);
 	SELECT string_agg(u, '; ') INTO obstacles FROM postrider.unpartable(target, id_column) u;
 	IF obstacles IS NOT NULL THEN
-		RAISE EXCEPTION '% cannot be put into partitions: %', qualified, obstacles USING ERRCODE = 'object_not_in_prerequisite_state',
+		RAISE EXCEPTION '% cannot be put into partitions: %', qualified, obstacles
+		USING ERRCODE = 'object_not_in_prerequisite_state',
 			HINT = 'remove what is in the way and run this again, or choose another way: published: delete, mark or archive';
 	END IF;
 	EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', qualified);
@@ -500,6 +542,12 @@ BEGIN
 	SELECT o.table_name, format('%I.%I', n.nspname, left(c.relname, 40) || '_p' || begins_at) INTO parent, part
 	FROM postrider.outbox o JOIN pg_class c ON c.oid = o.table_name::regclass JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE o.id = of_outbox;
+	-- The partition for the rest is locked to see that it has none of these numbers. Behind a long transaction readers would
+	-- wait for that, and rows find their place there all the same.
+	IF EXISTS (SELECT FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = parent::regclass
+			AND pg_get_expr(c.relpartbound, c.oid) = 'DEFAULT' AND postrider.is_kept_locked(c.oid)) THEN
+		RETURN;
+	END IF;
 	EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING IDENTITY EXCLUDING STATISTICS) WITH (%s)', part, parent,
 		postrider.part_options());
 	EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)', parent, part, begins_at,
@@ -583,7 +631,7 @@ END
 $$;
 
 -- Who installs may run all of them, a relay those that were granted to it, and nobody else any.
-REVOKE ALL ON FUNCTION postrider.set_lean(integer, text, name, text), postrider.grant_keeping(text, name),
+REVOKE ALL ON FUNCTION postrider.keep_nothing(regclass), postrider.set_lean(integer, text, name, text), postrider.grant_keeping(text, name),
 	postrider.keep_marked(regclass, name, name, name, text, boolean, name),
 	postrider.keep_archive(regclass, name, name, name), postrider.extend_archive(integer),
 	postrider.expire_archive(integer, bigint), postrider.convert_to_partitions(regclass, name, bigint),

@@ -394,3 +394,22 @@ bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *e
 	*ret = atoi(PQgetvalue(res, 0, 0));
 	return true;
 }
+
+bool table_check_marks(PGconn *conn, const struct outbox_config *outbox, const struct table *t, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	if (outbox->published == PUBLISHED_MARK)
+		return true;
+	if (!pg_query(conn, "look for marks", "SELECT pg_catalog.quote_ident(l.column_name) FROM postrider.lean l"
+		      " JOIN postrider.outbox o ON o.id = l.outbox WHERE o.table_name = $1 AND l.published = 'mark'", 1,
+		      (const char *const[]){ t->name }, &res, err))
+		return false;
+	if (PQntuples(res) == 0)
+		return true;
+	error_set(err, ERROR_CONFIG, "outboxes.%s.published: rows of %s are marked when they are published, and with another way"
+		  " they would all be published again", outbox->name, t->name);
+	error_hint(err, "set `published: mark`; or DELETE FROM %s WHERE %s IS NOT NULL; and run `postrider init`", t->name,
+		   PQgetvalue(res, 0, 0));
+	return place(err, outbox->where);
+}

@@ -97,6 +97,9 @@ void table_freep(struct table **t);
  * its bell's name, postrider.bell_<number>. ERROR_CONFIG where `init` has not been. */
 bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err);
 
+/* ERROR_CONFIG where rows are marked as published and the settings would have them published again. */
+bool table_check_marks(PGconn *conn, const struct outbox_config *outbox, const struct table *t, struct error *err);
+
 /* For `check`: privileges on the table and on the schema postrider, types that can be ordered, the indexes that readers
  * walk, nullable keys, sequence cache, the wake-up trigger. Whether the schema's version fits (migrate_version_check)
  * is the caller's to say, once for all tables. */

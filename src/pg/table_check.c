@@ -256,6 +256,8 @@ static void check_installation(struct table_checks *k)
 		finding_add_error(k->findings, &err);
 	else
 		check_bell(k);
+	if (!table_check_marks(k->conn, k->outbox, k->table, &err))
+		finding_add_error(k->findings, &err);
 	table_check_lean(k->conn, k->outbox, k->table, k->findings);
 }
 

@@ -39,6 +39,6 @@ char *lean_install_sql(const struct outbox_config *o, bool recommended, const ch
 		return mem_printf("SELECT postrider.keep_partitions(%s::pg_catalog.regclass, %s, %lld, %lld, %s)", table, id,
 				  (long long)o->partitions.rows, (long long)o->partitions.ahead, to);
 	default:
-		return NULL;
+		return mem_printf("SELECT postrider.keep_nothing(%s::pg_catalog.regclass)", table);
 	}
 }

@@ -127,7 +127,7 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 
 		if (!o->table && !table_open(conn, o->config, extra, n_extra, &o->table, err))
 			return false;
-		if (!route_check_table(o->route, o->table, err))
+		if (!table_check_marks(conn, o->config, o->table, err) || !route_check_table(o->route, o->table, err))
 			return false;
 		if (o->table->columns[FIELD_ENTITY].nullable && !o->reader->takes_nameless &&
 		    reader_keeps_order(o->reader, o->config))

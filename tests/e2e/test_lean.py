@@ -461,6 +461,25 @@ def test_a_table_of_the_user_gets_no_column(scene):
     assert scene.init(content).returncode == 0
 
 
+def test_marked_rows_are_not_published_again_by_another_way(scene, start_relay, make_relay):
+    database = scene.database
+    marking = scene.prepare(settings(database.dsn, {"type": "stdout"}, published="mark"))
+    relay = start_relay(marking)
+    database.insert("order-1")
+    scene.all_published()
+    assert relay.stop() == 0
+    deleting = {**marking, "outboxes": {"orders": {**marking["outboxes"]["orders"], "published": "delete"}}}
+    relay = make_relay(deleting).start(wait=False)
+    assert relay.wait() == 78 and "published again" in relay.log_text()
+    owner = {**deleting, "database": {"url": database.dsn}}
+    refused = scene.init(owner)
+    assert refused.returncode == 1 and "DELETE FROM public.outbox WHERE published_at IS NOT NULL;" in refused.stderr
+    assert "published again" in scene.check(deleting).stdout
+    database.execute("DELETE FROM public.outbox WHERE published_at IS NOT NULL")
+    assert "no longer kept" in scene.init(owner).stdout
+    assert start_relay(deleting).stop() == 0
+
+
 def test_keep_is_for_the_log_only(scene):
     done = postrider("check", "-c", write_config(
         scene.folder / "keep.yaml",
