@@ -317,7 +317,7 @@ class Lab(contextlib.ExitStack):
     def tailed(self, published):
         """A replication slot for the reader `wal`: what is written from here on is in it. Gives a function that starts one
         node. Afterwards there is none: it would keep the log of all others."""
-        file = self.settings("bench-wal", {"reader": "wal", "wal": {"published": published}})
+        file = self.settings("bench-wal", {"reader": "wal", "published": published})
         self.empty()
         try:
             init(self.postrider, file)

@@ -1,6 +1,6 @@
 """The results as a table for people, with the project's targets beside them."""
 
-from . import claims, drain, latency, poison, readers, wal
+from . import claims, drain, latency, lean, poison, readers, wal
 from .lab import READERS
 
 # Where a figure stands in the results, what it must not fall below or exceed. What was not measured has no targets.
@@ -27,6 +27,10 @@ TARGETS = [
     ("peak RSS of wal, the most of all runs, MB", ("wal", "peak_rss_mb"), "<=", wal.WANTED_MB),
     ("latency p50: wal / advisory", ("wal", "latency", "ratios", "wal/advisory p50"), "<=", 1.0),
     ("latency p99: wal / advisory", ("wal", "latency", "ratios", "wal/advisory p99"), "<=", 1.0),
+    ("rows/s at the end / at the beginning, old snapshot: partitions", ("lean", "ratios", "partitions"), ">=",
+     lean.WANTED_RATIO),
+    ("a claim at the end, old snapshot: delete, ms", ("lean", "summary", "delete", "claim_ms_end"), "<=",
+     lean.WANTED_CLAIM_MS),
     ("repeats after a kill of wal, the most of all runs", ("wal", "repeats", "most"), "<=", wal.IN_FLIGHT),
     *((f"p99 of others: {poison.TITLES[name]} / none", ("poison", "ratios", f"{name} p99"), "<=", poison.WANTED_RATIO)
       for name in ("default", "quick")),
@@ -171,6 +175,18 @@ def show_poison(results):
     yield ""
 
 
+def show_lean(results):
+    yield (f"{results['rows_per_s']:,} rows/s for {results['seconds']} s while a session keeps an old snapshot: the first and "
+           "the last quarter of that time")
+    heading = ("", "rows/s", "at the end", "ratio", "claim ms", "at the end", "dead rows", "rows waiting",
+               "PostgreSQL CPU %", "at the end")
+    yield from table(heading, [
+        (lean.PARTICIPANTS[name], spread(of["rows_per_s_begin"]), spread(of["rows_per_s_end"]), spread(results["ratios"][name]),
+         *(spread(of[figure]) for figure in lean.FIGURES[2:]))
+        for name, of in results["summary"].items()])
+    yield ""
+
+
 def show_targets(judged):
     yield "Targets"
     sign = {">=": "≥", "<=": "≤"}
@@ -180,7 +196,7 @@ def show_targets(judged):
 
 
 SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog, "readers": show_readers,
-          "claims": show_claims, "wal": show_wal, "poison": show_poison}
+          "claims": show_claims, "wal": show_wal, "poison": show_poison, "lean": show_lean}
 
 
 def show(results):

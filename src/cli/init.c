@@ -9,6 +9,7 @@
 #include "pg/conn.h"
 #include "pg/exec.h"
 #include "pg/install.h"
+#include "read/lean_install.h"
 #include "read/reader.h"
 
 static size_t lines_printed;
@@ -45,6 +46,17 @@ static char *reader_sql(const struct outbox_config *outbox, const char *role)
 	return reader->install_sql(outbox, literal, role_literal);
 }
 
+static char *lean_sql(const struct outbox_config *outbox, const char *role)
+{
+	_cleanup_(mem_freep) char *quoted = NULL, *literal = NULL, *role_literal = role ? install_literal(role) : NULL;
+	struct error reported_later;
+
+	if (!pg_quote_qualified(NULL, outbox->table, &quoted, &reported_later))
+		return NULL;
+	literal = install_literal(quoted);
+	return lean_install_sql(outbox, wants_recommended_table(outbox), literal, role_literal);
+}
+
 static struct install_outbox *choose_outboxes(const struct config *config, const char *existing, const char *role,
 					      size_t *ret_count)
 {
@@ -62,6 +74,7 @@ static struct install_outbox *choose_outboxes(const struct config *config, const
 			.table = outbox->table,
 			.create = wants_recommended_table(outbox),
 			.reader_sql = reader_sql(outbox, role),
+			.lean_sql = lean_sql(outbox, role),
 		};
 	}
 	*ret_count = config->n_outboxes;
@@ -174,8 +187,10 @@ static bool carry_out(const struct cli *cli, const struct config *config, struct
 	done = cli_value(cli, "print-sql") ?
 		       print_sql(config, &plan, !existing, err) :
 		       install(config, &plan, !existing, cli_value(cli, "recreate-slot") != NULL, err);
-	for (size_t i = 0; i < plan.n_outboxes; i++)
+	for (size_t i = 0; i < plan.n_outboxes; i++) {
 		free(outboxes[i].reader_sql);
+		free(outboxes[i].lean_sql);
+	}
 	free(outboxes);
 	return done;
 }

@@ -27,7 +27,7 @@ enum wakeup_mode { WAKEUP_ARMED, WAKEUP_ALWAYS, WAKEUP_OFF };
 enum settle_mode { SETTLE_BATCHES, SETTLE_EACH_ROW };
 enum order_mode { ORDER_AUTO, ORDER_ENTITY, ORDER_NONE };
 enum shard_key { SHARD_KEY_ENTITY, SHARD_KEY_ID };
-enum published { PUBLISHED_DELETE, PUBLISHED_KEEP };
+enum published { PUBLISHED_DELETE, PUBLISHED_MARK, PUBLISHED_ARCHIVE, PUBLISHED_PARTITIONS, PUBLISHED_KEEP };
 enum over_budget { OVER_BUDGET_WARN, OVER_BUDGET_STOP, OVER_BUDGET_DROP };
 enum when_refused { REFUSED_BLOCK, REFUSED_DEAD_LETTER, REFUSED_SKIP, REFUSED_STOP };
 enum shard_assignment { ASSIGN_DYNAMIC, ASSIGN_RENDEZVOUS, ASSIGN_STATIC };
@@ -68,6 +68,7 @@ struct columns_config {
 	struct column_config topic;
 	struct column_config created_at;
 	struct column_config traceparent;
+	struct column_config published_at;
 };
 
 struct route_config {
@@ -114,7 +115,6 @@ struct sink_config {
 struct wal_config {
 	char *slot;                     /* empty: from the name of the outbox; see wal_slot_name */
 	char *publication;              /* the same */
-	enum published published;
 	bool messages;                  /* logical messages are events too */
 	int64_t sender_timeout_ms;
 	int64_t heartbeat_ms;
@@ -130,6 +130,12 @@ struct failure_config {
 	enum when_refused then;         /* when retries are used up … */
 	struct config_map topics;       /* … unless the topic is named here: see when_refused_of */
 	char *dead_letter_topic;        /* template; "" : none */
+};
+
+/* The outbox itself in partitions, where published rows leave whole ones behind. */
+struct partitions_config {
+	int64_t rows;                   /* that one is meant for */
+	int64_t ahead;                  /* how many are there before they are needed */
 };
 
 struct shards_config {
@@ -154,6 +160,9 @@ struct outbox_config {
 	struct shards_config shards;
 	struct wal_config wal;
 	struct failure_config failure;
+	enum published published;       /* what becomes of a row when every sink has it */
+	int64_t retention_ms;           /* of rows that are marked or archived */
+	struct partitions_config partitions;
 	int64_t entity_max_rows;
 	int64_t in_flight_bytes;        /* per worker */
 	int64_t poll_interval_ms;

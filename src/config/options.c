@@ -9,6 +9,7 @@
 #define SECOND (INT64_C(1000))
 #define MINUTE (60 * SECOND)
 #define HOUR (60 * MINUTE)
+#define DAY (24 * HOUR)
 #define KIB (INT64_C(1024))
 #define GIB (KIB * KIB * KIB)
 
@@ -20,7 +21,7 @@ static const char *const database_pooler_words[] = { "none", "session", NULL };
 static const char *const settle_words[] = { "batch", "row", NULL };
 static const char *const order_words[] = { "auto", "entity", "none", NULL };
 static const char *const shard_key_words[] = { "entity", "id", NULL };
-static const char *const published_words[] = { "delete", "keep", NULL };
+static const char *const published_words[] = { "delete", "mark", "archive", "partitions", "keep", NULL };
 static const char *const over_budget_words[] = { "warn", "stop", "drop_and_poll", NULL };
 static const char *const when_refused_words[] = { "block", "dead_letter", "skip", "stop", NULL };
 static const char *const shard_assignment_words[] = { "dynamic", "rendezvous", "static", NULL };
@@ -59,6 +60,8 @@ const struct option_section option_sections[] = {
 	  "A process relays one outbox or several. Names are made of small letters, digits, `_` and `-`." },
 	{ SCOPE_OUTBOX, "shards.", "The reader `shards`", "How it divides the outbox, and who reads which part." },
 	{ SCOPE_OUTBOX, "failure.", "Rows that are refused", "How often they are tried again, and what follows then." },
+	{ SCOPE_OUTBOX, "partitions.", "An outbox in partitions",
+	  "With `published: partitions`: how large they are, and how many are made in advance." },
 	{ SCOPE_OUTBOX, "wal.", "The reader `wal`", "Where it tails the database, and what it does to the table." },
 	{ SCOPE_OUTBOX, "columns.", "Columns of the outbox table",
 	  "Which column plays which part. An empty name says that the table has none; a column that is named here must "

@@ -157,12 +157,19 @@ static void check_batch(struct loader *l, const struct place *p, struct outbox_c
 				  (long long)o->batch_size);
 }
 
-static void check_wal(struct loader *l, const struct place *p, const struct outbox_config *o)
+/* Only who reads the log knows what is published when the table does not show it. */
+static void check_published(struct loader *l, const struct place *p, const struct outbox_config *o)
 {
-	if (o->wal.over_budget == OVER_BUDGET_DROP && o->wal.published == PUBLISHED_KEEP)
+	if (o->published != PUBLISHED_KEEP)
+		return;
+	if (strcmp(o->reader, "wal") != 0)
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "published"),
+				  "the reader %s would publish rows that are kept again and again: `published: keep` is for the "
+				  "reader wal; others delete, mark, archive or use partitions", o->reader);
+	else if (o->wal.over_budget == OVER_BUDGET_DROP)
 		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "wal.over_budget"),
 				  "rows that are kept cannot be polled, they would all be published again: with "
-				  "`wal.published: keep`, `wal.over_budget` is warn or stop");
+				  "`published: keep`, `wal.over_budget` is warn or stop");
 }
 
 static void check_failure(struct loader *l, const struct place *p, const struct outbox_config *o)
@@ -215,7 +222,7 @@ static void check_outbox(struct loader *l, struct outbox_config *o)
 	check_batch(l, p, o);
 	check_driver(l, l->req->readers, "reader", o->reader, blame(p, "reader", o->where));
 	check_shards(l, p, o);
-	check_wal(l, p, o);
+	check_published(l, p, o);
 	check_failure(l, p, o);
 	check_has_sinks(l, p, o);
 	for (size_t i = 0; i < o->n_sinks; i++)

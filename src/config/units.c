@@ -14,6 +14,7 @@ static const struct unit duration_units[] = {
 	{ "s", 1000 },
 	{ "m", 60 * 1000 },
 	{ "h", 60 * 60 * 1000 },
+	{ "d", 24 * 60 * 60 * 1000 },
 };
 static const struct unit size_units[] = {
 	{ "B", 1 },

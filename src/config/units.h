@@ -10,7 +10,7 @@
 /* False, and *ret untouched, when the text is anything else than the whole of one value. */
 bool units_integer(const char *text, int64_t *ret);
 bool units_boolean(const char *text, bool *ret);
-bool units_duration(const char *text, int64_t *ret_ms);        /* ms, s, m, h; a plain 0 */
+bool units_duration(const char *text, int64_t *ret_ms);        /* ms, s, m, h, d; a plain 0 */
 bool units_size(const char *text, int64_t *ret_bytes);         /* B, KiB, MiB, GiB; a plain 0 */
 
 /* The shortest way to write it. */

@@ -27,6 +27,7 @@ static const struct part {
 	{ SCOPE_OUTBOX, "", "outboxes:\n  orders:\n", "", "    " },
 	{ SCOPE_OUTBOX, "shards.", "    shards:\n", "    ", "      " },
 	{ SCOPE_OUTBOX, "failure.", "    failure:\n", "    ", "      " },
+	{ SCOPE_OUTBOX, "partitions.", "    partitions:\n", "    ", "      " },
 	{ SCOPE_OUTBOX, "wal.", "    wal:\n", "    ", "      " },
 	{ SCOPE_OUTBOX, "columns.", "    columns:\n", "    ", "      " },
 	{ SCOPE_OUTBOX, "route.", "    route:\n", "    ", "      " },

@@ -52,7 +52,7 @@ static bool connect_heart(struct heart *h, struct error *err)
 {
 	if (h->line.conn)
 		return true;
-	if (!line_open(&h->line, &h->database, err))
+	if (!line_open(&h->line, &h->database, "heart", err))
 		return false;
 	if (!steering_listen(&h->line, err)) {
 		line_close(&h->line);

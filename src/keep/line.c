@@ -8,18 +8,18 @@
 
 enum { STOP_PATIENCE_MS = 1000 };       /* a stop does not wait longer for the database */
 
-bool line_open(struct line *l, const struct database_config *database, struct error *err)
+bool line_open(struct line *l, const struct database_config *database, const char *purpose, struct error *err)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 	bool shared;
 
 	if (l->conn)
 		return true;
-	if (!pg_connect(database, "heart", l->stop_fd, &conn, err) || !pg_apply_reader_settings(conn, database, err) ||
+	if (!pg_connect(database, purpose, l->stop_fd, &conn, err) || !pg_apply_reader_settings(conn, database, err) ||
 	    !pg_is_pooled(conn, database, &shared, err))
 		return false;
 	if (PQsetnonblocking(conn, 1) != 0)
-		return pg_error(conn, NULL, "start beating", err);
+		return pg_error(conn, NULL, "set up the connection", err);
 	l->conn = TAKE_PTR(conn);
 	l->pooled = database->pooler == DATABASE_POOLER_SESSION;
 	l->hears = !shared;

@@ -1,4 +1,4 @@
-/* The heart's line to the database: a connection on which statements are asked one by one, and never waited for long. A
+/* A line to the database, of the heart or the janitor: a connection on which statements are asked one by one, and never waited for long. A
  * connection that was cut looks just like a server that thinks, and the next beat is due soon. One thread at a time. */
 #ifndef POSTRIDER_KEEP_LINE_H
 #define POSTRIDER_KEEP_LINE_H
@@ -19,8 +19,8 @@ struct line {
 	bool hears;                     /* notifications arrive */
 };
 
-/* Connects, unless it is connected; waits. */
-bool line_open(struct line *l, const struct database_config *database, struct error *err);
+/* Connects, unless it is connected; waits. `purpose` as for pg_connect. */
+bool line_open(struct line *l, const struct database_config *database, const char *purpose, struct error *err);
 void line_close(struct line *l);
 bool line_stopping(const struct line *l);
 

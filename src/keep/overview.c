@@ -66,8 +66,9 @@ static const char select_slots[] =
 /* Never more than so many rows: a backlog may have millions. */
 static bool count_pending(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
 {
-	_cleanup_(mem_freep) char *sql = mem_printf("SELECT count(*) FROM (SELECT FROM %s LIMIT %d) AS s", t->name,
-						    PENDING_MAX + 1);
+	_cleanup_(mem_freep) char *pending = table_pending(t);
+	_cleanup_(mem_freep) char *sql = mem_printf("SELECT count(*) FROM (SELECT FROM %s o WHERE %s LIMIT %d) AS s", t->name,
+						    pending, PENDING_MAX + 1);
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
 	if (!pg_query(conn, "count pending rows", sql, 0, NULL, &res, err))
@@ -97,7 +98,7 @@ static bool has_index_on_order(PGconn *conn, const struct table *t, bool *ret, s
 static bool find_oldest(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
 {
 	const struct table_column *created = &t->columns[FIELD_CREATED_AT];
-	_cleanup_(mem_freep) char *sql = NULL;
+	_cleanup_(mem_freep) char *sql = NULL, *pending = table_pending(t);
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 	bool findable = true;
 
@@ -109,8 +110,8 @@ static bool find_oldest(PGconn *conn, const struct table *t, struct outbox_overv
 	if (!findable)
 		return true;
 	sql = mem_printf("SELECT GREATEST((extract(epoch FROM clock_timestamp() - o.%s::timestamptz) * 1000)::bigint, 0)"
-			 " FROM %s AS o ORDER BY o.%s LIMIT 1",
-			 created->quoted, t->name, t->order.quoted);
+			 " FROM %s AS o WHERE %s ORDER BY o.%s LIMIT 1",
+			 created->quoted, t->name, pending, t->order.quoted);
 	if (!pg_query(conn, "look at the oldest row", sql, 0, NULL, &res, err))
 		return false;
 	if (PQntuples(res) > 0 && !PQgetisnull(res, 0, 0))
@@ -123,14 +124,14 @@ static bool find_oldest(PGconn *conn, const struct table *t, struct outbox_overv
 /* One whose rows somebody has deleted holds nothing back. */
 static bool count_held(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
 {
-	_cleanup_(mem_freep) char *sql = NULL;
+	_cleanup_(mem_freep) char *sql = NULL, *pending = table_pending(t);
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
 	sql = mem_printf("SELECT count(*), GREATEST((extract(epoch FROM " NEXT_TRY " - clock_timestamp()) * 1000)::bigint, 0),"
 			 " " PG_RFC3339(NEXT_TRY, ".MS") ", count(r.blocked_at) FROM postrider.retry r"
 			 " WHERE r.outbox = (SELECT b.id FROM postrider.outbox b WHERE b.table_name = $1)"
-			 " AND EXISTS (SELECT FROM %s AS o WHERE o.%s = r.entity::%s)",
-			 t->name, t->columns[FIELD_ENTITY].quoted, t->columns[FIELD_ENTITY].type);
+			 " AND EXISTS (SELECT FROM %s AS o WHERE o.%s = r.entity::%s AND %s)",
+			 t->name, t->columns[FIELD_ENTITY].quoted, t->columns[FIELD_ENTITY].type, pending);
 	if (!pg_query(conn, "count held entities", sql, 1, (const char *const[]){ t->name }, &res, err))
 		return false;
 	o->held = atoll(PQgetvalue(res, 0, 0));

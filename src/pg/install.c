@@ -172,6 +172,8 @@ static bool run_outbox(PGconn *conn, const struct install_outbox *outbox, const 
 		return false;
 	if (!run_lines(conn, "attach the table", sql.attach, done, err))
 		return error_prefix(err, "%s", outbox->table);
+	if (outbox->lean_sql && !run_lines(conn, "keep the table lean", outbox->lean_sql, done, err))
+		return error_prefix(err, "%s", outbox->table);
 	if (outbox->reader_sql && !run_lines(conn, "prepare the table for its reader", outbox->reader_sql, done, err))
 		return error_prefix(err, "%s", outbox->table);
 	return !sql.grant || run_lines(conn, "grant privileges", sql.grant, done, err);
@@ -221,6 +223,8 @@ bool install_print(const struct install_plan *plan, FILE *out, struct error *err
 		if (plan->outboxes[i].create)
 			print_statement(out, sql.create);
 		print_statement(out, sql.attach);
+		if (plan->outboxes[i].lean_sql)
+			print_statement(out, plan->outboxes[i].lean_sql);
 		if (plan->outboxes[i].reader_sql)
 			print_statement(out, plan->outboxes[i].reader_sql);
 		if (sql.grant)

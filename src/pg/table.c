@@ -61,6 +61,9 @@ void table_free(struct table *t)
 	for (size_t i = 0; i < t->n_extra; i++)
 		table_column_release(&t->extra[i]);
 	table_column_release(&t->order);
+	table_column_release(&t->published_at);
+	free(t->archive);
+	free(t->archive_columns);
 	free(t->extra);
 	free(t->name);
 	free(t->select_list);
@@ -210,6 +213,29 @@ static bool map_order(struct lookup *l, struct error *err)
 	       missing_column(l, "order_by", wanted->name, wanted->where, err);
 }
 
+/* An index that has only some of the rows is one of those that are still to be published. */
+static bool look_at_order(struct lookup *l, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	char oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", l->table->oid);
+	if (!pg_query(l->conn, "look at the order of the table",
+		      "SELECT FROM pg_catalog.pg_index i"
+		      " JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam"
+		      " JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
+		      " WHERE i.indrelid = $1::pg_catalog.oid AND i.indisvalid AND m.amname = 'btree' AND a.attname = $2"
+		      " AND (i.indpred IS NULL OR $4::pg_catalog.bool)"
+		      " AND pg_catalog.pg_get_serial_sequence($3, $2) IS NOT NULL",
+		      4,
+		      (const char *const[]){ oid, l->table->order.name, l->table->name,
+					     l->outbox->published == PUBLISHED_MARK ? "true" : "false" },
+		      &res, err))
+		return false;
+	l->table->drawn_in_order = PQntuples(res) > 0;
+	return true;
+}
+
 static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra, struct error *err)
 {
 	l->table->extra = mem_new_array(struct table_column, n_extra + 1);
@@ -217,6 +243,70 @@ static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra
 		if (!find_column(l, extra[i], &l->table->extra[i]))
 			return missing_column(l, ROUTE_KEY, extra[i], NULL, err);
 	return true;
+}
+
+static bool map_mark(struct lookup *l, struct error *err)
+{
+	const struct column_config *wanted = &l->outbox->columns.published_at;
+	struct table_column *c = &l->table->published_at;
+	_cleanup_(mem_freep) char *quoted = pg_quote_name(l->conn, wanted->name);
+
+	if (find_column(l, wanted->name, c) && strcmp(c->type, "timestamp with time zone") == 0 && c->nullable)
+		return true;
+	if (c->name) {
+		error_set(err, ERROR_CONFIG, "outboxes.%s.columns.published_at: column %s of %s is %s%s", l->outbox->name, c->name,
+			  l->outbox->table, c->type, c->nullable ? "" : " and NOT NULL");
+		error_hint(err, "it must be timestamptz, NULL until the row is published");
+	} else {
+		error_set(err, ERROR_CONFIG, "outboxes.%s.columns.published_at: table %s has no column %s", l->outbox->name,
+			  l->outbox->table, wanted->name);
+		error_hint(err, "ALTER TABLE %s ADD COLUMN %s timestamptz; or set outboxes.%s.published to something else than mark",
+			   l->table->name, quoted, l->outbox->name);
+	}
+	return place(err, wanted->where ? wanted->where : l->outbox->where);
+}
+
+/* As postrider.keep_archive names it. A column that only one of the two has is left alone, so that one which is added to the
+ * outbox does not make settling fail. */
+#define SELECT_ARCHIVE                                                                                              \
+	"SELECT pg_catalog.format('%I.%I', n.nspname, a.relname),"                                                  \
+	" (SELECT pg_catalog.string_agg(pg_catalog.quote_ident(c.attname), ', ' ORDER BY c.attnum)"                 \
+	"  FROM pg_catalog.pg_attribute c JOIN pg_catalog.pg_attribute h ON h.attrelid = a.oid"                     \
+	"   AND h.attname = c.attname AND h.attnum > 0"                                                             \
+	"  WHERE c.attrelid = t.oid AND c.attnum > 0 AND c.attname <> 'published_at')"                              \
+	" FROM pg_catalog.pg_class t JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace"                      \
+	" JOIN pg_catalog.pg_class a ON a.relnamespace = n.oid AND a.relkind = 'p'"                                 \
+	"  AND a.relname = pg_catalog.left(t.relname, 55) || '_archive'"                                            \
+	" WHERE t.oid = $1::pg_catalog.oid"
+
+static bool find_archive(struct lookup *l, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	char oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", l->table->oid);
+	if (!pg_query(l->conn, "look up the archive", SELECT_ARCHIVE, 1, (const char *const[]){ oid }, &res, err))
+		return false;
+	if (PQntuples(res) == 0) {
+		error_set(err, ERROR_CONFIG, "outboxes.%s.published: table %s has no archive", l->outbox->name, l->outbox->table);
+		error_hint(err, "run `postrider init`, which makes it");
+		return place(err, l->outbox->where);
+	}
+	l->table->archive = mem_strdup(PQgetvalue(res, 0, 0));
+	l->table->archive_columns = mem_strdup(PQgetvalue(res, 0, 1));
+	return true;
+}
+
+static bool map_published(struct lookup *l, struct error *err)
+{
+	switch (l->outbox->published) {
+	case PUBLISHED_MARK:
+		return map_mark(l, err);
+	case PUBLISHED_ARCHIVE:
+		return find_archive(l, err);
+	default:
+		return true;
+	}
 }
 
 /* Types whose binary form relay/field.c can write as text, and the only field where that is so, if not all. A cast would
@@ -238,6 +328,11 @@ bool table_is_uncast(const struct table_column *c, enum field field)
 		if (strcmp(c->type, uncast[i].type) == 0)
 			return uncast[i].only == FIELD_EXTRA || uncast[i].only == field;
 	return false;
+}
+
+char *table_pending(const struct table *t)
+{
+	return t->published_at.name ? mem_printf("o.%s IS NULL", t->published_at.quoted) : mem_strdup("true");
 }
 
 void table_add_expression(struct buf *list, const struct table_column *c, enum field field)
@@ -271,13 +366,17 @@ static void lookup_release(struct lookup *l)
 	table_free(l->table);
 }
 
-bool table_open_history(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
-			struct table **ret, struct error *err)
+static bool open_table(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+		       bool history, struct table **ret, struct error *err)
 {
 	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
 
 	if (!find_relation(&l, err) || !table_read_columns(l.conn, l.table->oid, &l.columns, err) || !map_columns(&l, err) ||
-	    !map_order(&l, err) || !map_extra(&l, extra, n_extra, err) || !build_select_list(l.table, err))
+	    !map_order(&l, err) || !map_extra(&l, extra, n_extra, err))
+		return false;
+	if (!history && (!check_id(outbox, l.table, err) || !look_at_order(&l, err) || !map_published(&l, err)))
+		return false;
+	if (!build_select_list(l.table, err))
 		return false;
 	*ret = TAKE_PTR(l.table);
 	return true;
@@ -286,12 +385,13 @@ bool table_open_history(PGconn *conn, const struct outbox_config *outbox, const 
 bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
 		struct table **ret, struct error *err)
 {
-	_cleanup_(table_freep) struct table *t = NULL;
+	return open_table(conn, outbox, extra, n_extra, false, ret, err);
+}
 
-	if (!table_open_history(conn, outbox, extra, n_extra, &t, err) || !check_id(outbox, t, err))
-		return false;
-	*ret = TAKE_PTR(t);
-	return true;
+bool table_open_history(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
+			struct table **ret, struct error *err)
+{
+	return open_table(conn, outbox, extra, n_extra, true, ret, err);
 }
 
 bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err)
@@ -307,4 +407,23 @@ bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *e
 	}
 	*ret = atoi(PQgetvalue(res, 0, 0));
 	return true;
+}
+
+bool table_check_marks(PGconn *conn, const struct outbox_config *outbox, const struct table *t, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	if (outbox->published == PUBLISHED_MARK)
+		return true;
+	if (!pg_query(conn, "look for marks", "SELECT pg_catalog.quote_ident(l.column_name) FROM postrider.lean l"
+		      " JOIN postrider.outbox o ON o.id = l.outbox WHERE o.table_name = $1 AND l.published = 'mark'", 1,
+		      (const char *const[]){ t->name }, &res, err))
+		return false;
+	if (PQntuples(res) == 0)
+		return true;
+	error_set(err, ERROR_CONFIG, "outboxes.%s.published: rows of %s are marked when they are published, and with another way"
+		  " they would all be published again", outbox->name, t->name);
+	error_hint(err, "set `published: mark`; or DELETE FROM %s WHERE %s IS NOT NULL; and run `postrider init`", t->name,
+		   PQgetvalue(res, 0, 0));
+	return place(err, outbox->where);
 }

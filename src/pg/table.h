@@ -41,8 +41,12 @@ struct table {
 	uint32_t oid;
 	uint32_t toast_oid;     /* of the table that holds values too large for a page; 0: none */
 	bool partitioned;
+	bool drawn_in_order;    /* the order comes from a sequence and has an index: what is lower is older */
 	struct table_column columns[FIELD_EXTRA];
 	struct table_column order;      /* the column of order */
+	struct table_column published_at; /* with `published: mark` only */
+	char *archive;                  /* with `published: archive` only: where rows go, qualified and quoted … */
+	char *archive_columns;          /* … and the columns that both have, as a list */
 	struct table_column *extra;     /* named by templates, in the order in which route_columns gives them */
 	size_t n_extra;
 	/* "o.id, o.entity_id, o.price::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is
@@ -86,6 +90,8 @@ bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *co
 bool table_open_history(PGconn *conn, const struct outbox_config *outbox, const char *const *extra, size_t n_extra,
 			struct table **ret, struct error *err);
 void table_free(struct table *t);
+/* Test, as SQL, that a row `o` is still to be published. The caller frees. */
+char *table_pending(const struct table *t);
 /* True when the select list has the column as it is, not cast to text. */
 bool table_is_uncast(const struct table_column *c, enum field field);
 void table_freep(struct table **t);
@@ -94,10 +100,15 @@ void table_freep(struct table **t);
  * its bell's name, postrider.bell_<number>. ERROR_CONFIG where `init` has not been. */
 bool table_number(PGconn *conn, const struct table *t, int *ret, struct error *err);
 
+/* ERROR_CONFIG where rows are marked as published and the settings would have them published again. */
+bool table_check_marks(PGconn *conn, const struct outbox_config *outbox, const struct table *t, struct error *err);
+
 /* For `check`: privileges on the table and on the schema postrider, types that can be ordered, the indexes that readers
  * walk, nullable keys, sequence cache, the wake-up trigger. Whether the schema's version fits (migrate_version_check)
  * is the caller's to say, once for all tables. */
 void table_check(PGconn *conn, const struct outbox_config *outbox, const struct table *t,
 		 struct finding_list *findings);
+/* A part of it, in a file of its own: what keeps the table from being lean, and what the setting `published` needs. */
+void table_check_lean(PGconn *conn, const struct outbox_config *outbox, const struct table *t, struct finding_list *findings);
 
 #endif

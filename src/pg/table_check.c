@@ -154,20 +154,24 @@ static void check_nullable(struct table_checks *k)
 	report(k, FINDING_WARN, fix, "%s may be NULL, and a row without it is never published", c->name);
 }
 
-/* Is there a whole, valid btree index that begins with these columns? second may be NULL. */
-static bool has_index(struct table_checks *k, const char *first, const char *second, bool unique, bool *ret)
+/* Is there a valid btree index that begins with these columns? second may be NULL. It has all rows, or those of which
+ * `pending` is NULL. */
+static bool has_index(struct table_checks *k, const char *first, const char *second, const struct table_column *pending,
+		      bool unique, bool *ret)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	_cleanup_(mem_freep) char *test = pending && pending->name ? mem_printf("(%s IS NULL)", pending->name) : NULL;
 
 	if (!ask(k, "read the indexes of the table",
 		 "SELECT EXISTS (SELECT FROM pg_index i"
 		 " JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"
 		 " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
 		 " LEFT JOIN pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = i.indkey[1]"
-		 " WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'"
+		 " WHERE i.indrelid = $1::oid AND i.indisvalid AND m.amname = 'btree'"
+		 " AND replace(pg_get_expr(i.indpred, i.indrelid), '\"', '') IS NOT DISTINCT FROM $5::text"
 		 " AND a.attname = $2::text AND ($3::text IS NULL OR b.attname = $3::text)"
 		 " AND (NOT $4::bool OR (i.indisunique AND i.indnkeyatts = 1)))",
-		 4, (const char *const[]){ k->oid, first, second, unique ? "true" : "false" }, &res))
+		 5, (const char *const[]){ k->oid, first, second, unique ? "true" : "false", test }, &res))
 		return false;
 	*ret = is_true(res, 0);
 	return true;
@@ -179,17 +183,20 @@ static void check_indexes(struct table_checks *k)
 	const struct table_column *order = &k->table->order;
 	/* PostgreSQL cannot build an index of a partitioned table concurrently. */
 	const char *how = k->table->partitioned ? "INDEX" : "INDEX CONCURRENTLY";
+	const struct table_column *marker = &k->table->published_at;
 	bool walk, find, unique = true;
 
-	if (!has_index(k, entity->name, order->name, false, &walk) || !has_index(k, id->name, NULL, false, &find))
+	if (!has_index(k, entity->name, order->name, marker, false, &walk) ||
+	    !has_index(k, id->name, NULL, NULL, false, &find))
 		return;
 	if (!walk) {
-		fix_printf("CREATE %s ON %s (%s, %s);", how, k->table->name, entity->quoted, order->quoted);
+		fix_printf("CREATE %s ON %s (%s, %s)%s%s%s;", how, k->table->name, entity->quoted, order->quoted,
+			   marker->name ? " WHERE " : "", marker->name ? marker->quoted : "", marker->name ? " IS NULL" : "");
 		report(k, FINDING_WARN, fix, "no index on (%s, %s), so each claim reads the whole table", entity->name,
 		       order->name);
 	}
 	/* A unique index of a partitioned table must contain its partition key, and seldom is of the id alone. */
-	if (find && !k->table->partitioned && !has_index(k, id->name, NULL, true, &unique))
+	if (find && !k->table->partitioned && !has_index(k, id->name, NULL, NULL, true, &unique))
 		return;
 	if (!find || !unique) {
 		fix_printf("CREATE %s%s ON %s (%s);", k->table->partitioned ? "" : "UNIQUE ", how, k->table->name,
@@ -271,6 +278,9 @@ static void check_installation(struct table_checks *k)
 		finding_add_error(k->findings, &err);
 	else
 		check_bell(k);
+	if (!table_check_marks(k->conn, k->outbox, k->table, &err))
+		finding_add_error(k->findings, &err);
+	table_check_lean(k->conn, k->outbox, k->table, k->findings);
 }
 
 static void table_checks_release(struct table_checks *k)

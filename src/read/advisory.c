@@ -23,7 +23,27 @@
 #include "read/settle.h"
 #include "read/walk.h"
 
-enum { ST_UNLOCK = SETTLE_STATEMENTS, ST_CLAIM, ST_READ, ST_READ_LARGE, ST_COUNT };
+enum {
+	ST_UNLOCK = SETTLE_STATEMENTS,
+	ST_CLAIM,
+	ST_CLAIM_FRONT,
+	ST_READ,
+	ST_READ_LARGE,
+	ST_FRONT,
+	ST_COUNT = ST_FRONT + FRONT_STATEMENTS_COUNT,
+};
+
+/* $5 entities that the unlock before it releases if the settle committed, $6 number of the exchange */
+#define LOCKED                                                                                                  \
+	"locked(e, n) AS ("                                                                                     \
+	"  SELECT c.e, c.n FROM candidate c WHERE CASE"                                                         \
+	"    WHEN " WALK_IS_OURS " THEN false"                                                                  \
+	"    WHEN c.e::text IN (SELECT unnest($5::text[]))"                                                     \
+	"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $6::text THEN false"          \
+	"    WHEN " WALK_IS_HELD_BACK " THEN false"                                                             \
+	"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"                                 \
+	"  LIMIT $3::int"                                                                                       \
+	"), "
 
 static const struct statement statements[ST_COUNT] = {
 	SETTLE_MARKED("false"),
@@ -34,24 +54,16 @@ static const struct statement statements[ST_COUNT] = {
 		" FROM (SELECT unnest($1::text[]) WHERE current_setting('postrider.settled', true) = $2::text"
 		"       UNION ALL SELECT unnest($3::text[])) u(e)" },
 
-	[ST_CLAIM] = { "postrider_claim", "claim entities",
-		/* $5 entities that the unlock above releases if the settle committed, $6 number of the exchange */
-		WALK_CANDIDATES
-		"locked(e, n) AS ("
-		"  SELECT c.e, c.n FROM candidate c WHERE CASE"
-		"    WHEN " WALK_IS_OURS " THEN false"
-		"    WHEN c.e::text IN (SELECT unnest($5::text[]))"
-		"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $6::text THEN false"
-		"    WHEN " WALK_IS_HELD_BACK " THEN false"
-		"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"
-		"  LIMIT $3::int"
-		"), " WALK_TAKEN },
+	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN },
+	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
 
 	[ST_READ] = { "postrider_read", "read rows", WALK_SQL_READ },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_READ_LARGE },
+	FRONT_STATEMENTS(ST_FRONT),
 };
 
-static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE };
+static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE, ST_CLAIM_FRONT, ST_FRONT };
 
 extern const struct reader_driver reader_advisory;
 
@@ -90,7 +102,7 @@ static bool advisory_open(const struct reader_env *env, struct reader **ret, str
 
 	r->env = env;
 	settle_init(&r->settle, true);
-	walk_init(&r->walk, env);
+	walk_init(&r->walk, env, &walk_statements);
 	buf_init(&r->idle, 1 << 20);
 	array_begin(&r->idle, TYPE_TEXT);
 	r->sent_ms = clock_ms();
@@ -182,8 +194,11 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 		return true;
 	if (!pipeline_worked(&r->pipeline, statement, res, err))
 		return false;
+	if (walk_take_look(&r->walk, statement, res))
+		return true;
 	switch (statement) {
 	case ST_CLAIM:
+	case ST_CLAIM_FRONT:
 		walk_take_claim(&r->walk, TAKE_PTR(owned), &r->answer);
 		return check_session(r, atoi(PQgetvalue(r->walk.claimed, 0, WALK_PID)), err);
 	case ST_READ:

@@ -10,7 +10,9 @@
 #define POSTRIDER_READ_HAND_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "relay/mailbox.h"
 
@@ -22,6 +24,8 @@ struct hand {
 	bool taken;                     /* somebody walks */
 	struct mailbox *waiters[HAND_WAITERS_MAX];
 	unsigned n_waiters;
+	_Atomic int64_t walked_ms;      /* when a walk last found nothing more, or began to look: see read/front.h … */
+	_Atomic int64_t walk_took_ms;   /* … and how long that took */
 };
 
 void hand_init(struct hand *h);

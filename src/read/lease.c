@@ -53,7 +53,7 @@ enum {
 };
 #define PARAM_CEILING ((size_t)64 << 20)
 
-static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE };
+static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE, ST_CLAIM_FRONT, ST_FRONT };
 
 extern const struct reader_driver reader_lease;
 
@@ -329,7 +329,7 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 	_cleanup_(pg_result_clearp) PGresult *owned = res;
 
 	if (PQresultStatus(res) == PGRES_PIPELINE_ABORTED) {
-		if (statement == ST_CLAIM)
+		if (statement == ST_CLAIM || statement == ST_CLAIM_FRONT)
 			walk_pass_hand(&r->walk);
 		return true;
 	}
@@ -339,6 +339,8 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 		return true;
 	if (!pipeline_worked(&r->pipeline, statement, res, err))
 		return false;
+	if (walk_take_look(&r->walk, statement, res))
+		return true;
 	switch (statement) {
 	case PIPELINE_SYNC:
 		take_sync(r);
@@ -349,6 +351,7 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 		array_begin(&r->idle, TYPE_TEXT);
 		break;
 	case ST_CLAIM:
+	case ST_CLAIM_FRONT:
 		walk_take_claim(&r->walk, TAKE_PTR(owned), &r->answer);
 		break;
 	case ST_READ:
@@ -437,7 +440,7 @@ static bool lease_open(const struct reader_env *env, struct reader **ret, struct
 	r->expires_ms = CLOCK_NEVER;
 	r->token = random_seed() >> (TOKEN_BITS + 1) << TOKEN_BITS;     /* positive as a bigint */
 	settle_init(&r->settle, true);
-	walk_init(&r->walk, env);
+	walk_init(&r->walk, env, &walk_statements);
 	buf_init(&r->renewing, PARAM_CEILING);
 	buf_init(&r->fenced, PARAM_CEILING);
 	buf_init(&r->fenced_tokens, PARAM_CEILING);

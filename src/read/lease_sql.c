@@ -11,6 +11,35 @@
 	"     WHERE k.outbox = {outbox} AND k.entity = u.e AND k.token = u.t LIMIT 1) k))"                      \
 	"  AND (c.token IN (" tokens ")) IS TRUE"
 
+/* $5 token, which is the number of the exchange, $6 node, $7 worker, $8 lease in ms, $9 entities that the statement before it
+ * releases if all was settled.
+ *
+ * Under the lock the entity is looked at once more, with a new snapshot. One that was claimed since this statement began would
+ * otherwise be met by the INSERT, which would wait for its owner, who may be waiting for us. */
+#define LOCKED                                                                                                  \
+	"free(e, n) AS MATERIALIZED ("                                                                          \
+	"  SELECT c.e, c.n FROM candidate c WHERE CASE"                                                         \
+	"    WHEN " WALK_IS_OURS " THEN false"                                                                  \
+	"    WHEN c.e::text IN (SELECT unnest($9::text[]))"                                                     \
+	"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::bigint::text THEN false"  \
+	"    WHEN EXISTS (SELECT FROM postrider.claim k WHERE k.outbox = {outbox} AND k.entity = c.e::text"     \
+	"      AND k.expires_at > clock_timestamp()) THEN false"                                                \
+	"    WHEN " WALK_IS_HELD_BACK " THEN false"                                                             \
+	"    ELSE pg_try_advisory_xact_lock(hashtextextended(c.e::text, {oid}))"                                \
+	"      AND postrider.is_free({outbox}, c.e::text) END"                                                  \
+	"  LIMIT $3::int"                                                                                       \
+	"), got(entity) AS ("                                                                                   \
+	"  INSERT INTO postrider.claim AS k (outbox, entity, node, worker, token, expires_at)"                  \
+	"  SELECT {outbox}, f.e::text, $6::bigint, $7::int, $5::bigint,"                                        \
+	"    clock_timestamp() + $8::bigint * interval '1 millisecond' FROM free f"                             \
+	"  ON CONFLICT (outbox, entity) DO UPDATE SET node = excluded.node, worker = excluded.worker,"          \
+	"    token = excluded.token, locked_at = excluded.locked_at, expires_at = excluded.expires_at"          \
+	"    WHERE k.expires_at <= clock_timestamp()"                                                           \
+	"  RETURNING k.entity"                                                                                  \
+	"), locked(e, n) AS ("                                                                                  \
+	"  SELECT f.e, f.n FROM free f WHERE f.e::text IN (SELECT g.entity FROM got g) ORDER BY f.n"            \
+	"), "
+
 const struct statement lease_statements[ST_COUNT] = {
 	SETTLE_MARKED("true"),
 	[ST_SETTINGS] = SESSION_SETTINGS,
@@ -43,34 +72,11 @@ const struct statement lease_statements[ST_COUNT] = {
 			  "SELECT unnest($2::bigint[] || $5::bigint)") },
 
 	[ST_CLAIM] = { "postrider_claim", "claim entities",
-		/* $5 token, which is the number of the exchange, $6 node, $7 worker, $8 lease in ms, $9 entities that the
-		 * statement above releases if all was settled */
-		WALK_CANDIDATES
-		"free(e, n) AS MATERIALIZED ("
-		"  SELECT c.e, c.n FROM candidate c WHERE CASE"
-		"    WHEN " WALK_IS_OURS " THEN false"
-		"    WHEN c.e::text IN (SELECT unnest($9::text[]))"
-		"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::bigint::text THEN false"
-		"    WHEN EXISTS (SELECT FROM postrider.claim k WHERE k.outbox = {outbox} AND k.entity = c.e::text"
-		"      AND k.expires_at > clock_timestamp()) THEN false"
-		"    WHEN " WALK_IS_HELD_BACK " THEN false"
-		/* Under that lock the entity is looked at once more, with a new snapshot. One that was claimed since this statement
-		 * began would otherwise be met by the INSERT, which would wait for its owner, who may be waiting for us. */
-		"    ELSE pg_try_advisory_xact_lock(hashtextextended(c.e::text, {oid}))"
-		"      AND postrider.is_free({outbox}, c.e::text) END"
-		"  LIMIT $3::int"
-		"), got(entity) AS ("
-		"  INSERT INTO postrider.claim AS k (outbox, entity, node, worker, token, expires_at)"
-		"  SELECT {outbox}, f.e::text, $6::bigint, $7::int, $5::bigint,"
-		"    clock_timestamp() + $8::bigint * interval '1 millisecond' FROM free f"
-		"  ON CONFLICT (outbox, entity) DO UPDATE SET node = excluded.node, worker = excluded.worker,"
-		"    token = excluded.token, locked_at = excluded.locked_at, expires_at = excluded.expires_at"
-		"    WHERE k.expires_at <= clock_timestamp()"
-		"  RETURNING k.entity"
-		"), locked(e, n) AS ("
-		"  SELECT f.e, f.n FROM free f WHERE f.e::text IN (SELECT g.entity FROM got g) ORDER BY f.n"
-		"), " WALK_TAKEN_OF("free") },
+		WALK_CANDIDATES LOCKED WALK_TAKEN_OF("free", WALK_IS_WHOLE) },
+	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("free", FRONT_IS_WHOLE) },
 
 	[ST_READ] = { "postrider_read", "read rows", WALK_SQL_READ },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_READ_LARGE },
+	FRONT_STATEMENTS(ST_FRONT),
 };

@@ -3,6 +3,7 @@
 #define POSTRIDER_READ_LEASE_SQL_H
 
 #include "pg/pipeline.h"
+#include "read/front.h"
 #include "read/settle.h"
 
 enum {
@@ -12,9 +13,11 @@ enum {
 	ST_FENCE,
 	ST_RELEASE,
 	ST_CLAIM,
+	ST_CLAIM_FRONT,
 	ST_READ,
 	ST_READ_LARGE,
-	ST_COUNT,
+	ST_FRONT,
+	ST_COUNT = ST_FRONT + FRONT_STATEMENTS_COUNT,
 };
 
 extern const struct statement lease_statements[ST_COUNT];

@@ -29,15 +29,6 @@ void settle_release(struct settle *s)
 	buf_release(&s->releasing);
 }
 
-static void add_row(struct settle *s, const struct event *ev)
-{
-	if (s->by_key)
-		array_add(&s->entities, ev->entity);
-	else
-		array_add(&s->addresses, ev->address);
-	array_add(&s->ids, ev->raw_id);
-}
-
 /* As postrider.retry calls it: rows without an entity are together under the empty name. */
 static struct slice retry_name(const struct event *ev)
 {
@@ -54,7 +45,11 @@ void settle_collect(struct settle *s, const struct exchange *x)
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
 
-		add_row(s, ev);
+		if (s->by_key)
+			array_add(&s->entities, ev->entity);
+		else
+			array_add(&s->addresses, ev->address);
+		array_add(&s->ids, ev->raw_id);
 		if (!window_ends_lane(ev))
 			continue;
 		array_add(&s->releasing, ev->lane_key);
@@ -67,8 +62,6 @@ void settle_collect(struct settle *s, const struct exchange *x)
 		array_add(&s->releasing, h->event->lane_key);
 		if (hold_is_end(h))
 			array_add(&s->cleared, retry_name(h->event));
-		if (h->kind == HOLD_SKIP)
-			add_row(s, h->event);
 	}
 }
 
@@ -124,15 +117,24 @@ static bool send_burial(const struct settle *s, struct pipeline *p, const struct
 	return pipeline_send(p, SETTLE_BURY, params, BURY_PARAMS + s->marked, false, err);
 }
 
-/* Rows to be skipped are among those that are deleted. */
+static bool send_skip(const struct settle *s, struct pipeline *p, const struct hold *h, const char *number,
+		      struct error *err)
+{
+	const struct param params[] = { nullable(h->event->entity), slice_param(h->event->id), text_param(number) };
+
+	return pipeline_send(p, SETTLE_SKIP, params, ARRAY_SIZE(params) - !s->marked, false, err);
+}
+
 static bool send_holds(const struct settle *s, struct pipeline *p, const struct exchange *x, const char *number,
 		       struct error *err)
 {
 	for (uint32_t i = 0; i < x->n_holds; i++) {
 		const struct hold *h = &x->holds[i];
+		bool sent = h->kind == HOLD_BURY ? send_burial(s, p, h, number, err) :
+			    h->kind == HOLD_SKIP ? send_skip(s, p, h, number, err) :
+						   settle_send_hold(s, p, h, number, err);
 
-		if (h->kind == HOLD_BURY ? !send_burial(s, p, h, number, err) :
-		    h->kind != HOLD_SKIP && !settle_send_hold(s, p, h, number, err))
+		if (!sent)
 			return false;
 	}
 	return true;

@@ -19,6 +19,7 @@ enum {
 	SETTLE_DELETE_BY_KEY,
 	SETTLE_HOLD,
 	SETTLE_BURY,
+	SETTLE_SKIP,
 	SETTLE_CLEAR,
 	SETTLE_STATEMENTS,              /* the first number that is the reader's own */
 };
@@ -28,12 +29,12 @@ enum {
  * meanwhile (an UPDATE, VACUUM FULL) is not found: then this does not count as settled, and the rest is deleted by key.
  * $1 where the rows were when they were read, $2 their ids. */
 #define SETTLE_SQL_DELETE                                                                                       \
-	"DELETE FROM {table} o WHERE o.ctid = ANY ($1::tid[]) AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
+	"{settle} WHERE o.ctid = ANY ($1::tid[]) AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
 
 /* $1 entities, $2 ids. Rows that are not there were deleted by somebody else. With both columns given each row is one
  * descent in an index, whichever the planner takes. */
 #define SETTLE_SQL_DELETE_BY_KEY                                                                                \
-	"DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("                                                      \
+	"{settle} WHERE o.ctid = ANY (ARRAY("                                                                   \
 	"    SELECT p.ctid FROM unnest($1::text[]::{key_type}[], $2::{ids}) u(e, i)"                            \
 	"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{key} = u.e AND p.{id} = u.i LIMIT 1) p))" \
 	"  AND (o.{id} IN (SELECT unnest($2::{ids}))) IS TRUE"
@@ -81,6 +82,10 @@ enum {
 #define SETTLE_SQL_LETTER                                                                                       \
 	"INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", row) SELECT " BURY_VALUES ", row_to_json(gone) FROM gone"
 
+/* Not marked or archived, as it would be if it were published. $1 entity, $2 id */
+#define SETTLE_SQL_SKIP                                                                                         \
+	"DELETE FROM {table} o WHERE o.{id} = $2::text::{id_type} AND ($1::text IS NULL OR o.{key} = $1::text::{key_type})"
+
 #define SETTLE_CLEAR_ROW                                                                                        \
 	[SETTLE_CLEAR] = { "postrider_clear", "clear retries",                                                  \
 		/* $1 entities */                                                                               \
@@ -88,22 +93,25 @@ enum {
 		" AND NOT " SETTLE_IS_PARKED }
 
 #define SETTLE_PLAIN                                                                                            \
-	[SETTLE_DELETE] = { "postrider_settle", "settle published rows", SETTLE_SQL_DELETE },                   \
-	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows", SETTLE_SQL_DELETE_BY_KEY }, \
+	[SETTLE_DELETE] = { "postrider_settle", "settle published rows",                                        \
+		"{settle_begin}" SETTLE_SQL_DELETE "{settle_end}" },                                            \
+	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows",                          \
+		"{settle_begin}" SETTLE_SQL_DELETE_BY_KEY "{settle_end}" },                                     \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity", SETTLE_SQL_HOLD },                    \
 	[SETTLE_BURY] = { "postrider_bury", "move a row to the dead letters",                                   \
 		"WITH " SETTLE_SQL_GONE " " SETTLE_SQL_LETTER },                                                \
+	[SETTLE_SKIP] = { "postrider_skip", "drop a row", SETTLE_SQL_SKIP },                                    \
 	SETTLE_CLEAR_ROW
 
 /* The last parameter of each is the number of the exchange; before it in the first, how many rows. `local` is 'true' when
  * the mark is not to outlive the transaction. */
 #define SETTLE_MARKED(local)                                                                                    \
 	[SETTLE_DELETE] = { "postrider_settle", "settle published rows",                                        \
-		"WITH gone AS (" SETTLE_SQL_DELETE " RETURNING 1)"                                              \
+		"WITH gone AS (" SETTLE_SQL_DELETE " RETURNING {gone}){archived}"                               \
 		" SELECT count(*) = $3::bigint, set_config('postrider.settled',"                                \
 		"   CASE WHEN count(*) = $3::bigint THEN $4::text ELSE '' END, " local ") FROM gone" },         \
 	[SETTLE_DELETE_BY_KEY] = { "postrider_settle_by_key", "settle published rows",                          \
-		"WITH gone AS (" SETTLE_SQL_DELETE_BY_KEY " RETURNING 1)"                                       \
+		"WITH gone AS (" SETTLE_SQL_DELETE_BY_KEY " RETURNING {gone}){archived}"                        \
 		" SELECT true, set_config('postrider.settled', $3::text, " local "), count(*) FROM gone" },     \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity",                                       \
 		"WITH held AS (" SETTLE_SQL_HOLD " RETURNING 1)"                                                \
@@ -111,6 +119,9 @@ enum {
 	[SETTLE_BURY] = { "postrider_bury", "move a row to the dead letters",                                   \
 		"WITH " SETTLE_SQL_GONE ", buried AS (" SETTLE_SQL_LETTER " RETURNING 1)"                       \
 		" SELECT count(*), set_config('postrider.settled', $11::text, " local ") FROM buried" },        \
+	[SETTLE_SKIP] = { "postrider_skip", "drop a row",                                                       \
+		"WITH gone AS (" SETTLE_SQL_SKIP " RETURNING 1)"                                                \
+		" SELECT count(*), set_config('postrider.settled', $3::text, " local ") FROM gone" },           \
 	SETTLE_CLEAR_ROW
 
 struct settle {

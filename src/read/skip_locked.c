@@ -40,11 +40,13 @@ enum {
 	ST_FORGET = ST_TAKE + TAKE_STATEMENTS_COUNT,
 	ROWS_STATEMENTS,
 	/* with order */
-	ST_LOCK = ST_CLAIM + 1,
+	ST_CLAIM_FRONT = ST_CLAIM + 1,
+	ST_LOCK,
 	ST_KEEP,
 	ST_READ,
 	ST_READ_LARGE,
-	ENTITIES_STATEMENTS,
+	ST_FRONT,
+	ENTITIES_STATEMENTS = ST_FRONT + FRONT_STATEMENTS_COUNT,
 };
 
 enum { LOOK_AGAIN_MS = 500 };
@@ -71,18 +73,21 @@ static const struct statement rows_statements[ROWS_STATEMENTS] = {
 	OF_EACH("o.*, o.ctid AS postrider_ctid, o.xmax AS postrider_xmax") ") o"                                \
 	" WHERE o.postrider_xmax = " OURSELVES " LIMIT $1::int"
 
+#define LOCKED                                                                                                  \
+	"locked(e, n) AS ("                                                                                     \
+	"  SELECT c.e, c.n FROM candidate c WHERE CASE"                                                         \
+	"    WHEN " WALK_IS_OURS " THEN false"                                                                  \
+	"    WHEN " WALK_IS_HELD_BACK " THEN false"                                                             \
+	"    ELSE pg_try_advisory_xact_lock(hashtextextended(c.e::text, {oid})) END"                            \
+	"  LIMIT $3::int"                                                                                       \
+	"), "
+
 static const struct statement entities_statements[ENTITIES_STATEMENTS] = {
 	TRANSACTION,
 
-	[ST_CLAIM] = { "postrider_claim", "claim entities",
-		WALK_CANDIDATES
-		"locked(e, n) AS ("
-		"  SELECT c.e, c.n FROM candidate c WHERE CASE"
-		"    WHEN " WALK_IS_OURS " THEN false"
-		"    WHEN " WALK_IS_HELD_BACK " THEN false"
-		"    ELSE pg_try_advisory_xact_lock(hashtextextended(c.e::text, {oid})) END"
-		"  LIMIT $3::int"
-		"), " WALK_TAKEN },
+	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN },
+	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
 
 	[ST_LOCK] = { "postrider_lock", "lock rows",
 		"SELECT count(*) FROM (SELECT" OF_EACH("o.ctid") " FOR UPDATE SKIP LOCKED) o LIMIT $1::int) l" },
@@ -100,9 +105,10 @@ static const struct statement entities_statements[ENTITIES_STATEMENTS] = {
 
 	[ST_READ] = { "postrider_read", "read rows", "SELECT {fields}, c.n::int, o.postrider_ctid" OUR_ROWS },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_LIMITED(OUR_ROWS) },
+	FRONT_STATEMENTS(ST_FRONT),
 };
 
-static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE };
+static const struct walk_statements walk_statements = { ST_CLAIM, ST_READ, ST_READ_LARGE, ST_CLAIM_FRONT, ST_FRONT };
 
 extern const struct reader_driver reader_skip_locked;
 
@@ -151,7 +157,7 @@ static bool skip_locked_open(const struct reader_env *env, struct reader **ret, 
 	r->ordered = skip_locked_keeps_order(env->outbox);
 	settle_init(&r->settle, false);
 	take_init(&r->take, env, ST_TAKE);
-	walk_init(&r->walk, env);
+	walk_init(&r->walk, env, &walk_statements);
 	if (!session_open(&reader_skip_locked, env, r->ordered ? entities_statements : rows_statements,
 			  r->ordered ? ENTITIES_STATEMENTS : ROWS_STATEMENTS, &r->pipeline, &identity, err)) {
 		skip_locked_close(r);
@@ -289,8 +295,11 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 		r->repeat = !take_rows(&r->take, TAKE_PTR(owned), &r->answer);
 		return true;
 	}
+	if (walk_take_look(&r->walk, statement, res))
+		return true;
 	switch (statement) {
 	case ST_CLAIM:
+	case ST_CLAIM_FRONT:
 		walk_take_claim(&r->walk, TAKE_PTR(owned), &r->answer);
 		break;
 	case ST_KEEP:

@@ -47,6 +47,45 @@ char *sql_shard_of(const struct outbox_config *settings, const char *key, const 
 						      mem_printf("(hashtextextended(%s::text, 0) & %lld)", key, mask);
 }
 
+/* What becomes of a row when it is published: see sql.h. */
+struct settling {
+	char *settle, *archived, *begin, *end;
+	const char *gone;
+};
+
+static void settling_release(struct settling *s)
+{
+	free(s->settle);
+	free(s->archived);
+	free(s->begin);
+	free(s->end);
+}
+
+static struct settling settling_of(const struct table *t)
+{
+	_cleanup_(mem_freep) char *insert = NULL;
+
+	if (!t->archive)
+		return (struct settling){
+			.settle = t->published_at.name ?
+				mem_printf("UPDATE %s o SET %s = now()", t->name, t->published_at.quoted) :
+				mem_printf("DELETE FROM %s o", t->name),
+			.gone = "1",
+			.archived = mem_strdup(""),
+			.begin = mem_strdup(""),
+			.end = mem_strdup(""),
+		};
+	insert = mem_printf("INSERT INTO %s (%s, published_at) SELECT %s, now() FROM gone", t->archive, t->archive_columns,
+			    t->archive_columns);
+	return (struct settling){
+		.settle = mem_printf("DELETE FROM %s o", t->name),
+		.gone = "o.*",
+		.archived = mem_printf(", archived AS (%s)", insert),
+		.begin = mem_strdup("WITH gone AS ("),
+		.end = mem_printf(" RETURNING o.*) %s", insert),
+	};
+}
+
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
@@ -68,6 +107,8 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 	_cleanup_(mem_freep) char *shard_of_retry = sql_shard_of(settings, "r.entity", "r.entity");
 	_cleanup_(mem_freep) char *parked_names = literals_of_fields(t, "", "");
 	_cleanup_(mem_freep) char *parked_fields = literals_of_fields(t, "p.fields[array_position(p.names, ", ")]");
+	_cleanup_(mem_freep) char *pending = table_pending(t);
+	_cleanup_(settling_release) struct settling settling = settling_of(t);
 	const struct table_column *lane = &t->columns[ordered ? FIELD_ENTITY : FIELD_ID];
 	const struct {
 		const char *name, *text;
@@ -80,7 +121,13 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "ids", ids },
 		{ "order", t->order.quoted },
 		{ "order_type", t->order.type },
-		{ "pending", "true" },
+		{ "pending", pending },
+		{ "unsettled", pending },
+		{ "settle", settling.settle },
+		{ "gone", settling.gone },
+		{ "archived", settling.archived },
+		{ "settle_begin", settling.begin },
+		{ "settle_end", settling.end },
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },
 		{ "oid", oid },

@@ -10,6 +10,10 @@
 /* Replaces
  *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
  *   {pending}                  test that a row `o` is still to be published
+ *   {unsettled}                test that it is not settled: what it waits for does not matter
+ *   {settle}                   what becomes of published rows `o`, without the WHERE; of `gone`, what that returned, …
+ *   {gone} {archived}          … the columns, and what more a query `WITH gone AS (…)` is to do with them
+ *   {settle_begin} {settle_end}  the same where that query does nothing else
  *   {ids} {orders}             types of parameters that are lists of ids, of values of the order column
  *   {order_cast}               what the order column is read as
  *   {lane} {lane_type}         what order is kept for: the entity, or the id where there is no order

@@ -169,7 +169,7 @@ static void check_deleting(struct wal_checks *k)
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", k->table->oid);
 	const struct table_column *id = &k->table->columns[FIELD_ID];
 
-	if (k->outbox->wal.published != PUBLISHED_DELETE ||
+	if (k->outbox->published == PUBLISHED_KEEP ||
 	    !ask(k, "read the indexes of the table",
 		 "SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
 		 " WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND a.attname = $2",

@@ -97,12 +97,13 @@ static bool write_down(struct installation *i, const struct replication_system *
 	_cleanup_(mem_freep) char *begin = mem_printf("BEGIN ISOLATION LEVEL REPEATABLE READ;"
 						      " SET TRANSACTION SNAPSHOT '%s'; SET LOCAL statement_timeout = 0",
 						      snapshot);
+	_cleanup_(mem_freep) char *pending = table_pending(t);
 	_cleanup_(mem_freep) char *list =
 		mem_printf("INSERT INTO postrider.wal_backlog (outbox, n, id)"
 			   " SELECT $1, row_number() OVER (ORDER BY o.%s), o.%s::text FROM %s o"
 			   " WHERE NOT EXISTS (SELECT FROM postrider.parked p"
-			   "  WHERE p.outbox = $1 AND NOT p.is_message AND p.row_id = o.%s::text)",
-			   t->order.quoted, t->columns[FIELD_ID].quoted, t->name, t->columns[FIELD_ID].quoted);
+			   "  WHERE p.outbox = $1 AND NOT p.is_message AND p.row_id = o.%s::text) AND %s",
+			   t->order.quoted, t->columns[FIELD_ID].quoted, t->name, t->columns[FIELD_ID].quoted, pending);
 	char confirmed[WAL_LSN_TEXT];
 
 	wal_lsn_write(confirmed, lsn);

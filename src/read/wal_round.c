@@ -157,7 +157,7 @@ static void add_done(struct round *r, const struct event *ev)
 	enum origin origin;
 	int64_t number = flow_origin(ev->address, &origin);
 
-	if (is_in_table(origin) && r->env->outbox->wal.published == PUBLISHED_DELETE)
+	if (is_in_table(origin) && r->env->outbox->published != PUBLISHED_KEEP)
 		array_add(&r->ids, ev->id);
 	if (is_parked(origin)) {
 		array_add(&r->entities, entity_of(ev));
@@ -185,8 +185,6 @@ static void add_hold(struct round *r, const struct hold *h)
 		.attempts = h->attempts,
 		.delay_ms = h->delay_ms,
 	};
-	if (hold_is_end(h) && is_in_table(origin) && r->env->outbox->wal.published == PUBLISHED_DELETE)
-		array_add(&r->ids, h->event->id);
 	if (!is_parked(origin))
 		flow_park_from(r->flow, flow_number(r->flow, h->event->part), h->event->raw_entity, entity);
 }
@@ -283,26 +281,30 @@ static bool send_parking(struct round *r, struct pool *p, struct error *err)
 }
 
 /* An event that is given up was parked before, if only just now, and is taken from there: those behind it stay. */
-static bool send_end(struct pool *p, const struct hold *h, struct error *err)
+static bool send_end(const struct round *r, struct pool *p, const struct hold *h, struct error *err)
 {
-	struct param params[BURY_PARAMS];
+	struct param params[BURY_PARAMS + 1];
 	char attempts[16];
+	enum origin origin;
 
+	flow_origin(h->event->address, &origin);
 	settle_bury_params(h, attempts, params);
 	params[BURY_ENTITY] = params[BURY_LANE] = slice_param(entity_of(h->event));
+	params[BURY_PARAMS] =
+		text_param(is_in_table(origin) && r->env->outbox->published != PUBLISHED_KEEP ? "true" : "false");
 	if (h->kind == HOLD_BURY)
-		return pipeline_send(&p->pipeline, ROUND_BURY, params, BURY_PARAMS, false, err);
+		return pipeline_send(&p->pipeline, ROUND_BURY, params, BURY_PARAMS + 1, false, err);
 	return pipeline_send(&p->pipeline, ROUND_SKIP,
-			     (const struct param[]){ params[BURY_ENTITY], params[BURY_ID] }, 2, false, err);
+			     (const struct param[]){ params[BURY_ENTITY], params[BURY_ID], params[BURY_PARAMS] }, 3, false, err);
 }
 
 /* Refusals, and entities that are no longer held back: what every reader records in postrider.retry. */
-static bool send_holds(struct pool *p, const struct channel *c, struct error *err)
+static bool send_holds(const struct round *r, struct pool *p, const struct channel *c, struct error *err)
 {
 	for (uint32_t i = 0; i < c->exchange.n_holds; i++) {
 		const struct hold *h = &c->exchange.holds[i];
 
-		if (hold_is_end(h) ? !send_end(p, h, err) : !settle_send_hold(&c->settle, &p->pipeline, h, NULL, err))
+		if (hold_is_end(h) ? !send_end(r, p, h, err) : !settle_send_hold(&c->settle, &p->pipeline, h, NULL, err))
 			return false;
 	}
 	return settle_send_clear(&c->settle, &p->pipeline, err);
@@ -311,7 +313,7 @@ static bool send_holds(struct pool *p, const struct channel *c, struct error *er
 static bool send_all_holds(struct round *r, struct pool *p, struct error *err)
 {
 	for (uint32_t i = 0; i < p->n_channels; i++)
-		if (r->sent[i] && !send_holds(p, &p->channels[i], err))
+		if (r->sent[i] && !send_holds(r, p, &p->channels[i], err))
 			return false;
 	return true;
 }
@@ -321,7 +323,7 @@ static bool send_await(struct round *r, struct pool *p, struct error *err)
 {
 	uint32_t last = 0;
 
-	if (r->env->outbox->wal.published != PUBLISHED_DELETE)
+	if (r->env->outbox->published == PUBLISHED_KEEP)
 		return true;
 	array_begin(&r->xids, TYPE_INT8);
 	for (uint32_t i = 0; i < r->n_numbers + r->n_to_park; i++) {

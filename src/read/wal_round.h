@@ -43,10 +43,10 @@ enum {
 		"SELECT postrider.await_visible($1::bigint[])" },                                               \
 	[ROUND_DELETE] = { "postrider_settle_log", "settle published rows",                                     \
 		/* $1 ids. Each is one descent in an index, whatever the planner thinks of the table. */        \
-		"DELETE FROM {table} o WHERE o.ctid = ANY (ARRAY("                                              \
+		"{settle_begin}{settle} WHERE o.ctid = ANY (ARRAY("                                             \
 		"    SELECT p.ctid FROM unnest($1::text[]) u(i)"                                                \
 		"    CROSS JOIN LATERAL (SELECT p.ctid FROM {table} p WHERE p.{id} = u.i::{id_type} LIMIT 1) p))" \
-		"  AND (o.{id} IN (SELECT u.i::{id_type} FROM unnest($1::text[]) u(i))) IS TRUE" },             \
+		"  AND (o.{id} IN (SELECT u.i::{id_type} FROM unnest($1::text[]) u(i))) IS TRUE{settle_end}" },  \
 	[ROUND_DELETE_PARKED] = { "postrider_unpark", "settle parked events",                                   \
 		/* $1 entities, $2 numbers */                                                                   \
 		"DELETE FROM postrider.parked p USING unnest($1::text[], $2::bigint[]) u(e, n)"                 \
@@ -60,13 +60,16 @@ enum {
 		"INSERT INTO postrider.parked (outbox, n, entity, row_id, names, fields, is_message) OVERRIDING SYSTEM VALUE" \
 		" VALUES ({outbox}, $5::bigint, $1::text, $2::text, ARRAY[{parked_names}], $3::bytea[], $4::bool)" }, \
 	[ROUND_BURY] = { "postrider_bury_event", "move an event to the dead letters",                           \
+		/* $11 whether there is a row, too, that is to go */                                            \
 		"WITH gone AS (DELETE FROM postrider.parked p"                                                  \
-		"   WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $3::text RETURNING p.*)"   \
+		"   WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $3::text RETURNING p.*),"  \
+		" taken AS (DELETE FROM {table} o WHERE o.{id} = CASE WHEN $11::bool THEN $3::text::{id_type} END)" \
 		" INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", names, fields, is_message)"              \
 		" SELECT " BURY_VALUES ", gone.names, gone.fields, gone.is_message FROM gone" },                \
 	[ROUND_SKIP] = { "postrider_skip_event", "drop an event",                                               \
-		/* $1 entity, $2 id */                                                                          \
-		"DELETE FROM postrider.parked p WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $2::text" }, \
+		/* $1 entity, $2 id, $3 as $11 there */                                                         \
+		"WITH taken AS (DELETE FROM {table} o WHERE o.{id} = CASE WHEN $3::bool THEN $2::text::{id_type} END)" \
+		" DELETE FROM postrider.parked p WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $2::text" }, \
 	[ROUND_REMEMBER] = { "postrider_remember", "remember the place in the log",                             \
 		/* $1 confirmed, $2 transaction, $3 its events, $4 those behind, $5 whether messages count */   \
 		"UPDATE postrider.wal w SET confirmed = $1::pg_lsn, transaction = $2::pg_lsn,"                   \

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/macros.h"
 #include "base/mem.h"
 #include "pg/array.h"
@@ -12,7 +13,7 @@
 enum { MORE_MAX = 8 };
 #define PARAM_CEILING ((size_t)256 << 20)
 
-void walk_init(struct walk *w, const struct reader_env *env)
+void walk_init(struct walk *w, const struct reader_env *env, const struct walk_statements *st)
 {
 	*w = (struct walk){
 		.env = env,
@@ -20,6 +21,7 @@ void walk_init(struct walk *w, const struct reader_env *env)
 		.crowded = true,        /* workers that start together had better not start at the same place */
 		.large_rows = true,     /* until a claim has shown otherwise */
 	};
+	front_init(&w->front, env, st->front);
 	buf_init(&w->ours, PARAM_CEILING);
 }
 
@@ -27,6 +29,7 @@ void walk_release(struct walk *w)
 {
 	walk_pass_hand(w);
 	PQclear(w->claimed);
+	front_release(&w->front);
 	buf_release(&w->ours);
 }
 
@@ -48,10 +51,12 @@ static uint32_t entities_for(const struct walk *w, uint32_t rows)
 bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
 		     const struct param *more, int n_more, struct error *err)
 {
+	int64_t now = clock_ms();
+	bool at_front = front_serves(&w->front, now);
 	_cleanup_(mem_freep) char *hand = hand_at(w->env->hand);
-	_cleanup_(mem_freep) char *entities = mem_printf("%u", entities_for(w, x->want_rows));
+	_cleanup_(mem_freep) char *entities = mem_printf("%u", w->wanted = entities_for(w, x->want_rows));
 	struct param claim[WALK_PARAMS + MORE_MAX] = {
-		[WALK_HAND] = text_param(hand),
+		[WALK_HAND] = at_front ? front_param(&w->front) : text_param(hand),
 		[WALK_ELSEWHERE] = text_param(w->crowded ? "true" : "false"),
 		[WALK_WANTED] = text_param(entities),
 	};
@@ -62,7 +67,8 @@ bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *
 	claim[WALK_OURS] = array_param(&w->ours);
 	for (int i = 0; i < n_more; i++)
 		claim[WALK_PARAMS + i] = more[i];
-	return pipeline_send(p, st->claim, claim, WALK_PARAMS + n_more, false, err);
+	return pipeline_send(p, at_front ? st->claim_front : st->claim, claim, WALK_PARAMS + n_more, false, err) &&
+	       front_send(&w->front, p, now, err);
 }
 
 bool walk_send_read(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
@@ -101,16 +107,24 @@ static uint32_t entities_got(const struct walk *w)
 	return PQgetisnull(w->claimed, 0, WALK_ENTITY) ? 0 : (uint32_t)PQntuples(w->claimed);
 }
 
+bool walk_take_look(struct walk *w, int statement, const PGresult *res)
+{
+	return front_take(&w->front, statement, res);
+}
+
 void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer)
 {
 	PQclear(w->claimed);
 	w->claimed = res;
-	hand_move(w->env->hand, PQgetisnull(res, 0, WALK_LAST) ? NULL : PQgetvalue(res, 0, WALK_LAST), w->has_hand);
+	if (!w->front.serving)
+		hand_move(w->env->hand, PQgetisnull(res, 0, WALK_LAST) ? NULL : PQgetvalue(res, 0, WALK_LAST), w->has_hand);
 	walk_pass_hand(w);
 	answer->exhausted = PQgetvalue(res, 0, WALK_EXHAUSTED)[0] == 't';
 	answer->looked = (uint32_t)strtoul(PQgetvalue(res, 0, WALK_LOOKED), NULL, 10);
 	answer->lost = answer->looked - MIN(answer->looked, entities_got(w));
-	w->crowded = answer->looked > 2 * (uint32_t)PQntuples(res) + 10;
+	w->crowded = !w->front.serving && answer->looked > 2 * (uint32_t)PQntuples(res) + 10;
+	front_answered(&w->front, PQgetvalue(res, 0, WALK_WHOLE)[0] == 't', answer->exhausted,
+		       entities_got(w) < w->wanted / 2, clock_ms());
 	/* Each partition has a TOAST table of its own: too many to ask. */
 	w->large_rows = w->env->table->partitioned || atoll(PQgetvalue(res, 0, WALK_TOAST)) > 0;
 	note_retries(w, answer);

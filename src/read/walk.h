@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "pg/pipeline.h"
+#include "read/front.h"
 #include "read/reader.h"
 
 /* An entity in flight may be a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
@@ -63,7 +64,7 @@ enum {
 
 /* Remembers the entities for the statement that reads their rows, and answers. `tried` are those that the walk stopped at,
  * of which some may not be in locked. */
-#define WALK_TAKEN_OF(tried)                                                                                    \
+#define WALK_TAKEN_OF(tried, whole)                                                                                  \
 	"taken AS MATERIALIZED ("                                                                               \
 	"  SELECT array_agg(l.e) AS entities,"                                                                  \
 	"    pg_backend_pid() AS pid, pg_relation_size({toast}) AS toast,"                                      \
@@ -75,11 +76,13 @@ enum {
 	") SELECT e.e::text, e.n, r.row_id, r.attempts, t.pid, t.toast,"                                        \
 	"   CASE WHEN d.n = $3::int THEN d.last ELSE (SELECT s.last FROM seen s) END::text,"                    \
 	"   CASE WHEN d.n = $3::int THEN d.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"         \
-	"   d.n < $3::int AND coalesce((SELECT s.looked FROM seen s), 0) < 1000"                                \
+	"   d.n < $3::int AND " whole ", " whole                                                                \
 	" FROM tried d CROSS JOIN taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"         \
 	"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text"
 
-#define WALK_TAKEN WALK_TAKEN_OF("locked")
+/* All that there is was looked at. */
+#define WALK_IS_WHOLE "coalesce((SELECT s.looked FROM seen s), 0) < 1000"
+#define WALK_TAKEN WALK_TAKEN_OF("locked", WALK_IS_WHOLE)
 
 /* Fields of the answer, one row per entity or one with a NULL entity. */
 enum {
@@ -92,6 +95,7 @@ enum {
 	WALK_LAST,                      /* the last entity looked at */
 	WALK_LOOKED,                    /* how many */
 	WALK_EXHAUSTED,                 /* there were no others */
+	WALK_WHOLE,                     /* nor would there have been more to look at */
 };
 
 /* The rows of the entities that were claimed, in the same transaction. Rows of one entity come in order because each
@@ -122,6 +126,8 @@ struct walk {
 	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
 	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
 	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
+	struct front front;
+	uint32_t wanted;                /* entities */
 	PGresult *claimed;              /* the entities that were got */
 	struct retry retries[WALK_ENTITIES_MAX];
 	struct buf ours;
@@ -130,9 +136,11 @@ struct walk {
 /* Which statements of the reader's table are which. */
 struct walk_statements {
 	int claim, read, read_large;
+	int claim_front;                /* the same claim, of FRONT_CANDIDATES … */
+	int front;                      /* … and the first of FRONT_STATEMENTS */
 };
 
-void walk_init(struct walk *w, const struct reader_env *env);
+void walk_init(struct walk *w, const struct reader_env *env, const struct walk_statements *st);
 void walk_release(struct walk *w);
 /* Somebody else may walk. Done by walk_take_claim; and to be done when there will be no answer. */
 void walk_pass_hand(struct walk *w);
@@ -144,7 +152,9 @@ bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *
 		     const struct param *more, int n_more, struct error *err);
 bool walk_send_read(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
 		    struct error *err);
-/* The answer to the claim; takes over `res`. */
+/* True when the result was of a look for the floor. Does not take it over. */
+bool walk_take_look(struct walk *w, int statement, const PGresult *res);
+/* The answer to the claim, of either kind; takes over `res`. */
 void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer);
 /* The rows; takes over `res`. Calls `idle` for entities that were got and have no row in this claim. */
 void walk_take_rows(struct walk *w, PGresult *res, struct answer *answer, void (*idle)(void *arg, struct slice entity),

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "keep/heart.h"
+#include "keep/janitor.h"
 #include "pg/conn.h"
 #include "pg/migrate.h"
 #include "relay/describe.h"
@@ -32,6 +33,7 @@ struct supervisor {
 	struct listener *listener;
 	struct node node;
 	struct heart *heart;
+	struct janitor *janitor;
 	int schema_version;             /* that the database has */
 	sigset_t signals;
 	bool ready;
@@ -126,7 +128,7 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 
 		if (!o->table && !table_open(conn, o->config, extra, n_extra, &o->table, err))
 			return false;
-		if (!route_check_table(o->route, o->table, err))
+		if (!table_check_marks(conn, o->config, o->table, err) || !route_check_table(o->route, o->table, err))
 			return false;
 		if (o->table->columns[FIELD_ENTITY].nullable && !o->reader->takes_nameless &&
 		    reader_keeps_order(o->reader, o->config))
@@ -396,7 +398,7 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	if (s->schema_version > (int)n_migrations)
 		log_info("schema.newer", F_INT("version", s->schema_version), F_INT("known", n_migrations),
 			 F_STR("meaning", "it still serves this program; upgrade this node soon"));
-	if (!start_workers(s, err) || !heart_start(s->heart, err))
+	if (!start_workers(s, err) || !heart_start(s->heart, err) || !janitor_start(s->config, &s->janitor, err))
 		abort();        /* some threads run and some do not: nothing sensible is left to do */
 	start_listener(s);
 	sig = run_until_signal(s, err);
@@ -406,6 +408,7 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 		_exit(1);
 	}
 	listener_stop(s->listener);
+	janitor_stop(s->janitor);
 	for (size_t i = 0; i < s->n_workers; i++)
 		worker_join(s->workers[i], &totals);
 	for (size_t i = 0; i < s->config->n_outboxes; i++)

@@ -329,7 +329,7 @@ def test_memory_stays_bounded_while_a_transaction_of_300000_rows_streams_through
 def test_rows_may_stay_and_are_published_once_over_restarts(database, kafka, topic, tail, start_relay, stopped):
     entities = database.entities(30)
     database.write_backlog(5)
-    content = wal_settings(database, kafka, topic, wal={"published": "keep"})
+    content = wal_settings(database, kafka, topic, published="keep")
     relay = tail(content)
     with Writers(database.dsn, entities, threads=2, pause=0.002):
         for _ in range(3):
@@ -343,7 +343,7 @@ def test_rows_may_stay_and_are_published_once_over_restarts(database, kafka, top
 
 @pytest.mark.parametrize("published", ["delete", "keep"])
 def test_a_row_that_its_own_transaction_deletes_is_published(database, kafka, topic, tail, stopped, published):
-    relay = tail(wal_settings(database, kafka, topic, wal={"published": published}))
+    relay = tail(wal_settings(database, kafka, topic, published=published))
     with database.connect() as connection:
         for number in range(50):
             with connection.transaction():
@@ -545,7 +545,7 @@ def test_partitions_come_and_go_while_a_partitioned_table_is_published(
     insert = ("INSERT INTO public.{} (n, entity_id, payload) SELECT n, 'e-' || n %% 10, to_json(n)"
               " FROM generate_series(%s::int, %s::int) AS n ORDER BY n")
     database.execute(insert.format("parts"), (0, 99))
-    relay = tail(wal_settings(database, kafka, topic, wal={"published": published}, table="public.parts", order_by="n"))
+    relay = tail(wal_settings(database, kafka, topic, published=published, table="public.parts", order_by="n"))
     database.execute(insert.format("parts"), (100, 999))
     database.execute("CREATE TABLE public.part_1 (x text, payload json, entity_id text NOT NULL, n bigint NOT NULL,"
                      " id uuid NOT NULL DEFAULT gen_random_uuid())")    # another order, and one column is dropped again
@@ -687,7 +687,7 @@ def test_every_type_is_published_as_other_readers_do(
     for reader in ("wal", "advisory"):
         topic = make_topic()
         route = {"topic": topic, "headers": headers}
-        content = wal_settings(database, kafka, topic, wal={"published": "keep"}, table="public.many", order_by="n",
+        content = wal_settings(database, kafka, topic, published="keep", table="public.many", order_by="n",
                                route=route, workers=1)
         if reader == "wal":
             insert_many_types(database, PAYLOADS[payload], 0)

@@ -563,7 +563,7 @@ def test_check_tells_what_is_worth_a_look(ready, run, name):
 
 def test_rows_that_are_kept_need_no_index(ready, run):
     ready.execute("ALTER TABLE public.outbox DROP CONSTRAINT outbox_pkey")
-    assert "begins with the id" not in run("check", wal_settings(ready, wal={"published": "keep"})).stdout
+    assert "begins with the id" not in run("check", wal_settings(ready, published="keep")).stdout
 
 
 def test_a_publication_of_others_keeps_what_it_has(empty_database, init, run):

@@ -47,13 +47,14 @@ static void durations_need_a_unit(void **state _unused_)
 	static const struct number_case cases[] = {
 		{ "5s", 5000 },      { "250ms", 250 },
 		{ "2m", 120000 },    { "1h", 3600000 },
+		{ "7d", 604800000 }, { "7D", REFUSED },
 		{ "0", 0 },          { "0s", 0 },
 		{ "5", REFUSED },    { "s", REFUSED },
 		{ "5 s", REFUSED },  { "5S", REFUSED },
 		{ "-5s", REFUSED },  { "1.5s", REFUSED },
 		{ "1m30s", REFUSED }, { "5sec", REFUSED },
 		{ "05s", REFUSED },  { "2562047788016h", REFUSED },
-		{ "5d", REFUSED },   { "99999999999999999999ms", REFUSED },
+		{ "5w", REFUSED },   { "99999999999999999999ms", REFUSED },
 	};
 
 	check_numbers(cases, ARRAY_SIZE(cases), units_duration);
