@@ -61,6 +61,7 @@ void table_free(struct table *t)
 	for (size_t i = 0; i < t->n_extra; i++)
 		table_column_release(&t->extra[i]);
 	table_column_release(&t->order);
+	table_column_release(&t->scheduled);
 	free(t->extra);
 	free(t->name);
 	free(t->select_list);
@@ -210,6 +211,33 @@ static bool map_order(struct lookup *l, struct error *err)
 	       missing_column(l, "order_by", wanted->name, wanted->where, err);
 }
 
+/* A time without a zone means another moment to each session, and a row would go out early. */
+static bool wrong_type_of_schedule(const struct lookup *l, struct error *err)
+{
+	const struct table_column *c = &l->table->scheduled;
+	const char *where = l->outbox->columns.scheduled_for.where;
+
+	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.scheduled_for: column %s of %s is of type %s", l->outbox->name,
+		  c->name, l->outbox->table, c->type);
+	error_hint(err, "it must be timestamptz: ALTER TABLE %s ALTER COLUMN %s TYPE timestamptz USING %s%s; or, if the column"
+			" means something else, set outboxes.%s.columns.scheduled_for: \"\"", l->table->name, c->quoted, c->quoted,
+		   strncmp(c->type, "timestamp", strlen("timestamp")) == 0 ? " AT TIME ZONE 'UTC'" : "::timestamptz",
+		   l->outbox->name);
+	return place(err, where ? where : l->outbox->where);
+}
+
+static bool map_schedule(struct lookup *l, struct error *err)
+{
+	const struct column_config *wanted = &l->outbox->columns.scheduled_for;
+
+	if (!wanted->name[0])
+		return true;
+	if (!find_column(l, wanted->name, &l->table->scheduled))
+		return !wanted->where || missing_column(l, "columns.scheduled_for", wanted->name, wanted->where, err);
+	return strncmp(l->table->scheduled.type, "timestamp", strlen("timestamp")) == 0 &&
+	       strstr(l->table->scheduled.type, "with time zone") ? true : wrong_type_of_schedule(l, err);
+}
+
 static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra, struct error *err)
 {
 	l->table->extra = mem_new_array(struct table_column, n_extra + 1);
@@ -277,7 +305,7 @@ bool table_open(PGconn *conn, const struct outbox_config *outbox, const char *co
 	_cleanup_(lookup_release) struct lookup l = { .conn = conn, .outbox = outbox, .table = mem_new(struct table) };
 
 	if (!find_relation(&l, err) || !table_read_columns(l.conn, l.table->oid, &l.columns, err) || !map_columns(&l, err) ||
-	    !check_id(&l, err) || !map_order(&l, err) || !map_extra(&l, extra, n_extra, err) ||
+	    !check_id(&l, err) || !map_order(&l, err) || !map_schedule(&l, err) || !map_extra(&l, extra, n_extra, err) ||
 	    !build_select_list(l.table, err))
 		return false;
 	*ret = TAKE_PTR(l.table);

@@ -43,6 +43,7 @@ struct table {
 	bool partitioned;
 	struct table_column columns[FIELD_EXTRA];
 	struct table_column order;      /* the column of order */
+	struct table_column scheduled;  /* before which time a row is not published; a name of NULL: rows go at once */
 	struct table_column *extra;     /* named by templates, in the order in which route_columns gives them */
 	size_t n_extra;
 	/* "o.id, o.entity_id, o.price::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is

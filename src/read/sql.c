@@ -47,6 +47,34 @@ char *sql_shard_of(const struct outbox_config *settings, const char *key, const 
 						      mem_printf("(hashtextextended(%s::text, 0) & %lld)", key, mask);
 }
 
+struct sql_name {
+	const char *name, *text;
+};
+
+static const char *text_of(const struct sql_name *names, size_t n, struct slice name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (slice_is(name, names[i].name))
+			return names[i].text;
+	abort();
+}
+
+/* True when the name is not to be replaced, but begins or ends a part that only some tables have. */
+static bool is_section(struct slice name, const struct table *t, bool *shown)
+{
+	bool scheduled = t->scheduled.name != NULL;
+
+	if (slice_is(name, "if_scheduled"))
+		*shown = scheduled;
+	else if (slice_is(name, "else"))
+		*shown = !scheduled;
+	else if (slice_is(name, "end"))
+		*shown = true;
+	else
+		return false;
+	return true;
+}
+
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
@@ -68,10 +96,18 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 	_cleanup_(mem_freep) char *shard_of_retry = sql_shard_of(settings, "r.entity", "r.entity");
 	_cleanup_(mem_freep) char *parked_names = literals_of_fields(t, "", "");
 	_cleanup_(mem_freep) char *parked_fields = literals_of_fields(t, "p.fields[array_position(p.names, ", ")]");
+	const char *pending = "true";
+	/* A statement's own time is never later than the clock, so no row is early; and it does not stand still in a
+	 * transaction that lasts, as now() does. */
+	_cleanup_(mem_freep) char *due = t->scheduled.name ?
+		mem_printf("%s AND o.%s <= pg_catalog.statement_timestamp()", pending, t->scheduled.quoted) : mem_strdup("false");
+	_cleanup_(mem_freep) char *at_once = t->scheduled.name ?
+		mem_printf("%s AND o.%s IS NULL", pending, t->scheduled.quoted) : mem_strdup(pending);
+	_cleanup_(mem_freep) char *ready = t->scheduled.name ?
+		mem_printf("%s AND (o.%s <= pg_catalog.statement_timestamp()) IS NOT FALSE", pending, t->scheduled.quoted) :
+		mem_strdup(pending);
 	const struct table_column *lane = &t->columns[ordered ? FIELD_ENTITY : FIELD_ID];
-	const struct {
-		const char *name, *text;
-	} names[] = {
+	const struct sql_name names[] = {
 		{ "table", t->name },
 		{ "key", t->columns[FIELD_ENTITY].quoted },
 		{ "key_type", t->columns[FIELD_ENTITY].type },
@@ -80,7 +116,11 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "ids", ids },
 		{ "order", t->order.quoted },
 		{ "order_type", t->order.type },
-		{ "pending", "true" },
+		{ "pending", pending },
+		{ "at_once", at_once },
+		{ "due", due },
+		{ "ready", ready },
+		{ "scheduled", t->scheduled.name ? t->scheduled.quoted : "" },
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },
 		{ "oid", oid },
@@ -98,22 +138,22 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "shard_of_retry", shard_of_retry },
 	};
 	struct buf out;
+	bool shown = true;
 
 	buf_init(&out, SQL_CEILING);
 	while (*sql) {
 		const char *end = *sql == '{' ? strchr(sql, '}') : NULL;
-		size_t i = 0, len = end ? (size_t)(end - sql - 1) : 0;
+		struct slice name = { sql + 1, end ? (size_t)(end - sql - 1) : 0 };
 
 		/* '{}' is an empty array of PostgreSQL, not a name. */
-		if (len == 0) {
-			buf_add_char(&out, *sql++);
+		if (name.len == 0) {
+			if (shown)
+				buf_add_char(&out, *sql);
+			sql++;
 			continue;
 		}
-		while (i < ARRAY_SIZE(names) && !slice_equal(slice_of(names[i].name), (struct slice){ sql + 1, len }))
-			i++;
-		if (i == ARRAY_SIZE(names))
-			abort();
-		buf_add_str(&out, names[i].text);
+		if (!is_section(name, t, &shown) && shown)
+			buf_add_str(&out, text_of(names, ARRAY_SIZE(names), name));
 		sql = end + 1;
 	}
 	return buf_take(&out);

@@ -10,6 +10,8 @@
 /* Replaces
  *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
  *   {pending}                  test that a row `o` is still to be published
+ *   {scheduled} {at_once} {due}  the column of schedules; tests that such a row has none, that its time has come
+ *   {ready}                    one of the two
  *   {ids} {orders}             types of parameters that are lists of ids, of values of the order column
  *   {order_cast}               what the order column is read as
  *   {lane} {lane_type}         what order is kept for: the entity, or the id where there is no order
@@ -18,7 +20,9 @@
  *   {shard} {shard_of_retry}   number of the shard of a row `o`, of an entry `r` of postrider.retry
  *   {oid} {toast} {outbox}     numbers of the table, of that of its large values, in postrider.outbox
  *   {sample}                   percentage of the table that is some twenty pages
- * and a name that is none of these is a bug and aborts. The caller frees. */
+ * and a name that is none of these is a bug and aborts. What stands between {if_scheduled} and {end} is only there when
+ * the table has a column of schedules, and what stands between {else} and {end} only when it has none. The caller
+ * frees. */
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox);
 
 /* The expression that shards an outbox, over these columns; the index has the same. The caller frees. */
