@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "pg/exec.h"
 #include "pg/migrate.h"
+#include "pg/schedule_check.h"
 #include "pg/table.h"
 
 struct table_checks {
@@ -132,7 +133,8 @@ static void check_nullable(struct table_checks *k)
 	report(k, FINDING_WARN, fix, "%s may be NULL, and a row without it is never published", c->name);
 }
 
-/* Is there a whole, valid btree index that begins with these columns? second may be NULL. */
+/* Is there a valid btree index that begins with these columns? It is whole, or, if it has a second, of all rows that
+ * are not scheduled. second may be NULL. */
 static bool has_index(struct table_checks *k, const char *first, const char *second, bool unique, bool *ret)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
@@ -142,10 +144,12 @@ static bool has_index(struct table_checks *k, const char *first, const char *sec
 		 " JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am m ON m.oid = c.relam"
 		 " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
 		 " LEFT JOIN pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = i.indkey[1]"
-		 " WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'"
+		 " WHERE i.indrelid = $1::oid AND i.indisvalid AND m.amname = 'btree'"
+		 " AND (i.indpred IS NULL OR ($3::text IS NOT NULL"
+		 "   AND pg_get_expr(i.indpred, i.indrelid) = format('(%I IS NULL)', coalesce($5::text, ''))))"
 		 " AND a.attname = $2::text AND ($3::text IS NULL OR b.attname = $3::text)"
 		 " AND (NOT $4::bool OR (i.indisunique AND i.indnkeyatts = 1)))",
-		 4, (const char *const[]){ k->oid, first, second, unique ? "true" : "false" }, &res))
+		 5, (const char *const[]){ k->oid, first, second, unique ? "true" : "false", k->table->scheduled.name }, &res))
 		return false;
 	*ret = is_true(res, 0);
 	return true;
@@ -162,7 +166,11 @@ static void check_indexes(struct table_checks *k)
 	if (!has_index(k, entity->name, order->name, false, &walk) || !has_index(k, id->name, NULL, false, &find))
 		return;
 	if (!walk) {
-		fix_printf("CREATE %s ON %s (%s, %s);", how, k->table->name, entity->quoted, order->quoted);
+		const struct table_column *scheduled = &k->table->scheduled;
+
+		fix_printf("CREATE %s ON %s (%s, %s)%s%s%s;", how, k->table->name, entity->quoted, order->quoted,
+			   scheduled->name ? " WHERE " : "", scheduled->name ? scheduled->quoted : "",
+			   scheduled->name ? " IS NULL" : "");
 		report(k, FINDING_WARN, fix, "no index on (%s, %s), so each claim reads the whole table", entity->name,
 		       order->name);
 	}
@@ -245,6 +253,7 @@ static void check_installation(struct table_checks *k)
 	if (!migrate_version_check(k->conn, &err))
 		return;
 	check_own_privileges(k);
+	schedule_check(k->conn, k->outbox, k->table, k->findings);
 	if (!table_number(k->conn, k->table, &k->number, &err))
 		finding_add_error(k->findings, &err);
 	else
