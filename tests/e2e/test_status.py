@@ -45,7 +45,8 @@ def test_an_idle_database_without_nodes(database, config):
     assert status_json(config) == {
         "schema": {"version": version, "known": version}, "nodes": [],
         "outboxes": [{"name": "orders", "table": "public.outbox", "reader": "advisory", "pending": 0,
-                      "pending_exact": True, "oldest_ms": None, "held": 0, "next_try_at": None, "error": None}],
+                      "pending_exact": True, "oldest_ms": None, "scheduled": 0, "next_due_ms": None, "held": 0,
+                      "next_try_at": None, "error": None}],
         "slots": []}
     shown = text(config)
     assert f"version {version}" in shown and "no relay runs" in shown
