@@ -226,6 +226,29 @@ static bool wrong_type_of_schedule(const struct lookup *l, struct error *err)
 	return place(err, where ? where : l->outbox->where);
 }
 
+/* The order of the columns is that of enum table_partial. */
+static bool find_partial_indexes(struct lookup *l, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	const struct table *t = l->table;
+	char oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", t->oid);
+	if (!pg_query(l->conn, "read the indexes of the table",
+		      "SELECT coalesce(bool_or(a.attname = $3 AND b.attname = $4), false),"
+		      " coalesce(bool_or(a.attname = $4), false), coalesce(bool_or(c.relname ~ '_shards_.*_now$'), false)"
+		      " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid"
+		      " LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attnum > 0"
+		      " LEFT JOIN pg_catalog.pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = i.indkey[1] AND b.attnum > 0"
+		      " WHERE i.indrelid = $1::pg_catalog.oid AND i.indisvalid"
+		      " AND pg_catalog.pg_get_expr(i.indpred, i.indrelid) = pg_catalog.format('(%I IS NULL)', $2::pg_catalog.text)",
+		      4, (const char *const[]){ oid, t->scheduled.name, t->columns[FIELD_ENTITY].name, t->order.name }, &res, err))
+		return false;
+	for (int i = 0; i < PARTIAL_COUNT; i++)
+		l->table->partial[i] = PQgetvalue(res, 0, i)[0] == 't';
+	return true;
+}
+
 static bool map_schedule(struct lookup *l, struct error *err)
 {
 	const struct column_config *wanted = &l->outbox->columns.scheduled_for;
@@ -234,8 +257,10 @@ static bool map_schedule(struct lookup *l, struct error *err)
 		return true;
 	if (!find_column(l, wanted->name, &l->table->scheduled))
 		return !wanted->where || missing_column(l, "columns.scheduled_for", wanted->name, wanted->where, err);
-	return strncmp(l->table->scheduled.type, "timestamp", strlen("timestamp")) == 0 &&
-	       strstr(l->table->scheduled.type, "with time zone") ? true : wrong_type_of_schedule(l, err);
+	if (strncmp(l->table->scheduled.type, "timestamp", strlen("timestamp")) != 0 ||
+	    !strstr(l->table->scheduled.type, "with time zone"))
+		return wrong_type_of_schedule(l, err);
+	return find_partial_indexes(l, err);
 }
 
 static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra, struct error *err)

@@ -21,7 +21,8 @@ enum { ST_LEAD = SETTLE_STATEMENTS, ST_PASS, ST_COUNT = ST_PASS + PASS_STATEMENT
 static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	[ST_LEAD] = POOL_LEAD("dispatcher"),
-	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL", "o.{key} IS NOT NULL AND o.{order} > s.after", "true", "o.{order}",
+	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL AND {at_once_in_order}",
+			"o.{key} IS NOT NULL AND o.{order} > s.after AND {at_once_in_order}", "true", "o.{order}",
 			"o.{key} IS NOT NULL", "o.{scheduled}"),
 };
 

@@ -29,10 +29,10 @@
 enum { PASS_RETRIES_MAX = 100 };        /* entities that come back in one page */
 
 /* --- SQL ------------------------------------------------------------------------------------------------------------
- * `first` is a test that a row `o` is of the part s.part, `next` one that it stands behind s.after besides, `own` one that
+ * `first` is a test that a row `o` has no time and is of the part s.part, `next` one that it stands behind s.after besides, `own` one that
  * an entry `r` of postrider.retry is of one of ours, `order` the order that walks the index which the reader needs. The
  * tests should leave no other way to that order: to its statistics an outbox looks empty, and any way seems short. `due`
- * and `due_order` are `first` and `order` of rows whose time has come.
+ * and `due_order` are the same of rows whose time has come.
  * Parameters: */
 enum {
 	PASS_PARTS,                     /* $1 numbers of the parts */
@@ -50,7 +50,7 @@ enum {
 #define PASS_ROWS_OF(test, order)                                                                               \
 	" FROM unnest($1::int[], $2::{orders}) s(part, after)"                                                  \
 	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
-	"   WHERE " test " AND {at_once} AND" PASS_FREE                                                         \
+	"   WHERE " test " AND" PASS_FREE                                                                       \
 	"   ORDER BY " order " LIMIT $3::int) o"
 
 #define PASS_RETRIES(own)                                                                                       \

@@ -35,8 +35,8 @@ static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	OWNERSHIP_STATEMENTS(ST_OWNERSHIP),
 	/* Not {shard} = s.part: the planner would drop the shard from the order, and might walk the index on {order} alone. */
-	PASS_STATEMENTS(ST_PASS, "{shard} >= s.part AND {shard} <= s.part",
-			"({shard}, o.{order}) > (s.part, s.after) AND {shard} <= s.part",
+	PASS_STATEMENTS(ST_PASS, "{shard} >= s.part AND {shard} <= s.part AND {at_once_of_shard}",
+			"({shard}, o.{order}) > (s.part, s.after) AND {shard} <= s.part AND {at_once_of_shard}",
 			"{shard_of_retry} = ANY ($1::int[])", "{shard}, o.{order}",
 			/* Here it must be equal, or all that are scheduled for later would be looked through. The planner may take the
 			 * index on the time alone: that has no more than what is due, of all shards. */

@@ -75,6 +75,17 @@ static bool is_section(struct slice name, const struct table *t, bool *shown)
 	return true;
 }
 
+/* A test that opens the way to an index of such rows; or, where the one that is wanted is not there, one that opens
+ * none: the planner would take another, and sort all that is pending. */
+static char *has_no_time(const struct table *t, enum table_partial wanted, const char *pending)
+{
+	if (!t->scheduled.name)
+		return mem_strdup(pending);
+	return mem_printf(t->partial[wanted] ? "%s AND o.%s IS NULL" :
+					       "%s AND CASE WHEN o.%s IS NULL THEN true ELSE false END", pending,
+			  t->scheduled.quoted);
+}
+
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
@@ -101,8 +112,9 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 	 * transaction that lasts, as now() does. */
 	_cleanup_(mem_freep) char *due = t->scheduled.name ?
 		mem_printf("%s AND o.%s <= pg_catalog.statement_timestamp()", pending, t->scheduled.quoted) : mem_strdup("false");
-	_cleanup_(mem_freep) char *at_once = t->scheduled.name ?
-		mem_printf("%s AND o.%s IS NULL", pending, t->scheduled.quoted) : mem_strdup(pending);
+	_cleanup_(mem_freep) char *at_once = has_no_time(t, PARTIAL_ENTITY, pending);
+	_cleanup_(mem_freep) char *at_once_in_order = has_no_time(t, PARTIAL_ORDER, pending);
+	_cleanup_(mem_freep) char *at_once_of_shard = has_no_time(t, PARTIAL_SHARD, pending);
 	_cleanup_(mem_freep) char *ready = t->scheduled.name ?
 		mem_printf("%s AND (o.%s <= pg_catalog.statement_timestamp()) IS NOT FALSE", pending, t->scheduled.quoted) :
 		mem_strdup(pending);
@@ -118,6 +130,8 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "order_type", t->order.type },
 		{ "pending", pending },
 		{ "at_once", at_once },
+		{ "at_once_in_order", at_once_in_order },
+		{ "at_once_of_shard", at_once_of_shard },
 		{ "due", due },
 		{ "ready", ready },
 		{ "scheduled", t->scheduled.name ? t->scheduled.quoted : "" },

@@ -11,7 +11,8 @@
  *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
  *   {pending}                  test that a row `o` is still to be published
  *   {scheduled} {at_once} {due}  the column of schedules; tests that such a row has none, that its time has come
- *   {ready}                    one of the two
+ *   {at_once_in_order} {at_once_of_shard}  as {at_once}, for statements that walk rows in order, or in that of a shard
+ *   {ready}                    {at_once} or {due}
  *   {ids} {orders}             types of parameters that are lists of ids, of values of the order column
  *   {order_cast}               what the order column is read as
  *   {lane} {lane_type}         what order is kept for: the entity, or the id where there is no order

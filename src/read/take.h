@@ -40,7 +40,7 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
 	"   FROM {table} o WHERE" TAKE_IS_FREE " AND {due} ORDER BY o.{scheduled}"                              \
 	"   LIMIT ($1::int + 1) / 2 FOR UPDATE SKIP LOCKED) o"                                                  \
 	"  UNION ALL SELECT o.* FROM (SELECT o.*, o.ctid, false{end}"                                           \
-	" FROM {table} o WHERE" after TAKE_IS_FREE " AND {at_once} ORDER BY o.{order} LIMIT $1::int FOR UPDATE SKIP LOCKED" \
+	" FROM {table} o WHERE" after TAKE_IS_FREE " AND {at_once_in_order} ORDER BY o.{order} LIMIT $1::int FOR UPDATE SKIP LOCKED" \
 	"{if_scheduled}) o) o{end}"
 
 /* $1 rows; $2 where to go on. With `>=` rows of the same place are not passed over; what was taken there is locked. */
