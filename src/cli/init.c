@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/commands.h"
@@ -21,7 +22,8 @@ static void print_line(const char *line)
 	fflush(stdout);
 }
 
-/* The recommended table suits an outbox whose settings name no column of their own. */
+/* The recommended table suits an outbox whose settings name no column of their own. It can be without scheduled
+ * rows. */
 static bool wants_recommended_table(const struct outbox_config *outbox)
 {
 	const struct column_config *columns = (const void *)&outbox->columns;
@@ -29,7 +31,7 @@ static bool wants_recommended_table(const struct outbox_config *outbox)
 	if (outbox->preset != PRESET_POSTRIDER || outbox->order_by.where)
 		return false;
 	for (size_t i = 0; i < sizeof(outbox->columns) / sizeof(*columns); i++)
-		if (columns[i].where)
+		if (columns[i].where && !(&columns[i] == &outbox->columns.scheduled_for && !columns[i].name[0]))
 			return false;
 	return true;
 }
@@ -57,13 +59,22 @@ static char *lean_sql(const struct outbox_config *outbox, const char *role)
 	return lean_install_sql(outbox, wants_recommended_table(outbox), literal, role_literal);
 }
 
+/* The settings may speak of the table, and call the column something else. */
+static const char *scheduled_of(const struct config *config, const char *table)
+{
+	for (size_t i = 0; i < config->n_outboxes; i++)
+		if (strcmp(config->outboxes[i].table, table) == 0)
+			return config->outboxes[i].columns.scheduled_for.name;
+	return "scheduled_for";
+}
+
 static struct install_outbox *choose_outboxes(const struct config *config, const char *existing, const char *role,
 					      size_t *ret_count)
 {
 	struct install_outbox *chosen = mem_new_array(struct install_outbox, config->n_outboxes + 1);
 
 	if (existing) {
-		chosen[0] = (struct install_outbox){ .table = existing };
+		chosen[0] = (struct install_outbox){ .table = existing, .scheduled = scheduled_of(config, existing) };
 		*ret_count = 1;
 		return chosen;
 	}
@@ -72,6 +83,7 @@ static struct install_outbox *choose_outboxes(const struct config *config, const
 
 		chosen[i] = (struct install_outbox){
 			.table = outbox->table,
+			.scheduled = outbox->columns.scheduled_for.name,
 			.create = wants_recommended_table(outbox),
 			.reader_sql = reader_sql(outbox, role),
 			.lean_sql = lean_sql(outbox, role),

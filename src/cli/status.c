@@ -145,6 +145,20 @@ static void add_outbox(struct text_table *t, const struct outbox_overview *o)
 				  failed || o->retry_ms < 0 ? NULL : o->retry_ms == 0 ? "now" : due });
 }
 
+/* Mostly there are none, and no column for them. */
+static void write_scheduled(const struct outbox_overview *o, struct buf *out)
+{
+	struct text_short count, due;
+
+	if (o->error.kind != ERROR_NONE || o->scheduled == 0)
+		return;
+	buf_printf(out, "  %s: %s%s scheduled for later", o->config->name, text_count(&count, o->scheduled),
+		   o->scheduled == PENDING_MAX ? " or more" : "");
+	if (o->next_due_ms >= 0)
+		buf_printf(out, ", the next in %s", text_duration(&due, o->next_due_ms));
+	buf_add_char(out, '\n');
+}
+
 static void write_outboxes(const struct overview *view, struct buf *out)
 {
 	static const struct text_column columns[] = {
@@ -158,6 +172,8 @@ static void write_outboxes(const struct overview *view, struct buf *out)
 	for (size_t i = 0; i < view->n_outboxes; i++)
 		add_outbox(&t, &view->outboxes[i]);
 	text_table_write(&t, out);
+	for (size_t i = 0; i < view->n_outboxes; i++)
+		write_scheduled(&view->outboxes[i], out);
 	for (size_t i = 0; i < view->n_outboxes; i++) {
 		const struct outbox_overview *o = &view->outboxes[i];
 
@@ -272,6 +288,8 @@ static void add_outbox_json(struct buf *out, const struct outbox_overview *o)
 	add_number(out, "pending", failed ? -1 : o->pending);
 	buf_printf(out, ",\"pending_exact\":%s", !failed && !o->more ? "true" : "false");
 	add_number(out, "oldest_ms", failed ? -1 : o->oldest_ms);
+	add_number(out, "scheduled", failed ? -1 : o->scheduled);
+	add_number(out, "next_due_ms", failed ? -1 : o->next_due_ms);
 	add_number(out, "held", failed ? -1 : o->held);
 	add_number(out, "blocked", failed ? -1 : o->blocked);
 	add_text(out, "next_try_at", o->retry_at);

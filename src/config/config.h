@@ -69,6 +69,7 @@ struct columns_config {
 	struct column_config created_at;
 	struct column_config traceparent;
 	struct column_config published_at;
+	struct column_config scheduled_for;
 };
 
 struct route_config {

@@ -63,12 +63,24 @@ static const char select_slots[] =
 
 /* --- one outbox ----------------------------------------------------------------------------------------------- */
 
+/* A condition that a row `o` is still to be published and not scheduled for later. The caller frees. */
+static char *is_not_for_later(const struct table *t)
+{
+	char *pending = table_pending(t), *later;
+
+	if (!t->scheduled.name)
+		return pending;
+	later = mem_printf("%s AND (o.%s <= now()) IS NOT FALSE", pending, t->scheduled.quoted);
+	free(pending);
+	return later;
+}
+
 /* Never more than so many rows: a backlog may have millions. */
 static bool count_pending(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
 {
-	_cleanup_(mem_freep) char *pending = table_pending(t);
+	_cleanup_(mem_freep) char *waits = is_not_for_later(t);
 	_cleanup_(mem_freep) char *sql = mem_printf("SELECT count(*) FROM (SELECT FROM %s o WHERE %s LIMIT %d) AS s", t->name,
-						    pending, PENDING_MAX + 1);
+						    waits, PENDING_MAX + 1);
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
 	if (!pg_query(conn, "count pending rows", sql, 0, NULL, &res, err))
@@ -76,6 +88,26 @@ static bool count_pending(PGconn *conn, const struct table *t, struct outbox_ove
 	o->pending = atoll(PQgetvalue(res, 0, 0));
 	o->more = o->pending > PENDING_MAX;
 	o->pending = MIN(o->pending, PENDING_MAX);
+	return true;
+}
+
+static bool count_scheduled(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
+{
+	_cleanup_(mem_freep) char *sql = NULL;
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+
+	o->next_due_ms = -1;
+	if (!t->scheduled.name)
+		return true;
+	sql = mem_printf("SELECT (SELECT count(*) FROM (SELECT FROM %1$s o WHERE o.%2$s > now() LIMIT %3$d) AS s),"
+			 " (SELECT (extract(epoch FROM o.%2$s - now()) * 1000)::bigint FROM %1$s o"
+			 "   WHERE o.%2$s > now() AND o.%2$s < 'infinity' ORDER BY o.%2$s LIMIT 1)",
+			 t->name, t->scheduled.quoted, PENDING_MAX);
+	if (!pg_query(conn, "count scheduled rows", sql, 0, NULL, &res, err))
+		return false;
+	o->scheduled = atoll(PQgetvalue(res, 0, 0));
+	if (!PQgetisnull(res, 0, 1))
+		o->next_due_ms = atoll(PQgetvalue(res, 0, 1));
 	return true;
 }
 
@@ -98,7 +130,7 @@ static bool has_index_on_order(PGconn *conn, const struct table *t, bool *ret, s
 static bool find_oldest(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
 {
 	const struct table_column *created = &t->columns[FIELD_CREATED_AT];
-	_cleanup_(mem_freep) char *sql = NULL, *pending = table_pending(t);
+	_cleanup_(mem_freep) char *sql = NULL, *waits = is_not_for_later(t);
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 	bool findable = true;
 
@@ -111,7 +143,7 @@ static bool find_oldest(PGconn *conn, const struct table *t, struct outbox_overv
 		return true;
 	sql = mem_printf("SELECT GREATEST((extract(epoch FROM clock_timestamp() - o.%s::timestamptz) * 1000)::bigint, 0)"
 			 " FROM %s AS o WHERE %s ORDER BY o.%s LIMIT 1",
-			 created->quoted, t->name, pending, t->order.quoted);
+			 created->quoted, t->name, waits, t->order.quoted);
 	if (!pg_query(conn, "look at the oldest row", sql, 0, NULL, &res, err))
 		return false;
 	if (PQntuples(res) > 0 && !PQgetisnull(res, 0, 0))
@@ -162,7 +194,8 @@ static void read_outbox(PGconn *conn, struct outbox_overview *o)
 	struct error err = { 0 };
 
 	if (!table_open(conn, o->config, NULL, 0, &t, &err) || !count_pending(conn, t, o, &err) ||
-	    !find_oldest(conn, t, o, &err) || !count_held(conn, t, o, &err) || !find_pause(conn, t, o, &err))
+	    !count_scheduled(conn, t, o, &err) || !find_oldest(conn, t, o, &err) || !count_held(conn, t, o, &err) ||
+	    !find_pause(conn, t, o, &err))
 		o->error = err;
 }
 

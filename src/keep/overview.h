@@ -72,9 +72,11 @@ enum {
 
 struct outbox_overview {
 	const struct outbox_config *config;
-	int64_t pending;                /* at most PENDING_MAX */
+	int64_t pending;                /* at most PENDING_MAX; without those that are scheduled for later */
 	bool more;                      /* than that */
 	int64_t oldest_ms;              /* age of the first row; -1: there is none, or it cannot be told */
+	int64_t scheduled;              /* rows for later, at most PENDING_MAX … */
+	int64_t next_due_ms;            /* … and until the first of them is due; -1: there is none */
 	int64_t held;                   /* entities held back that have rows … */
 	int64_t blocked;                /* … and those of them that nobody tries any more */
 	int64_t retry_ms;               /* until the first of the others is tried again, 0 when it is due; -1: there is none */

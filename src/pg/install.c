@@ -8,7 +8,7 @@
 #include "pg/exec.h"
 #include "pg/migrate.h"
 
-/* %1$s: the table; %2$s: the name of its index. */
+/* %1$s: the table; %2$s: its column of schedules, or nothing. Its indexes: postrider.index_outbox. */
 #define CREATE_OUTBOX                                                                                            \
 	"CREATE TABLE IF NOT EXISTS %1$s (\n"                                                                    \
 	"\tid          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,                -- order\n"               \
@@ -20,7 +20,7 @@
 	"\theaders     jsonb,\n"                                                                                 \
 	"\ttopic       text,                                                           -- overrides\n"           \
 	"\ttraceparent text,                                                           -- W3C trace context\n"   \
-	"\tcreated_at  timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()\n"                              \
+	"\tcreated_at  timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()%2$s\n"                         \
 	") WITH (\n"                                                                                             \
 	"\t-- Each row is deleted soon after it is written, and the size of the table swings between nothing\n"  \
 	"\t-- and a backlog: vacuum by the number of dead rows, not by a share of the size, and at full speed.\n" \
@@ -30,18 +30,17 @@
 	"\ttoast.autovacuum_vacuum_scale_factor = 0,\n"                                                          \
 	"\ttoast.autovacuum_vacuum_threshold = 1000,\n"                                                          \
 	"\ttoast.autovacuum_vacuum_cost_delay = 0\n"                                                             \
-	");\n"                                                                                                   \
-	"-- Readers walk from entity to entity along this index.\n"                                              \
-	"CREATE INDEX IF NOT EXISTS %2$s ON %1$s (entity_id, id)"
+	")"
 
-#define INDEX_SUFFIX "_entity_id_id_idx"
-#define NAME_MAX_BYTES 63       /* PostgreSQL cuts longer names */
+#define CREATE_SCHEDULED ",\n\tscheduled_for timestamptz                     -- not before this; NULL: at once"
 
 /* The statements for one outbox. */
 struct outbox_sql {
 	char *schema, *name;
 	char *create;
+	char *index;
 	char *attach;
+	char *schedule;         /* NULL: no column can be one of schedules */
 	char *grant;            /* NULL: nobody gets anything */
 };
 
@@ -50,7 +49,9 @@ static void outbox_sql_release(struct outbox_sql *s)
 	free(s->schema);
 	free(s->name);
 	free(s->create);
+	free(s->index);
 	free(s->attach);
+	free(s->schedule);
 	free(s->grant);
 }
 
@@ -70,29 +71,21 @@ char *install_literal(const char *text)
 	return buf_take(&quoted);
 }
 
-/* Cut on a boundary of characters, so that the whole fits. */
-static char *index_name(const char *table)
-{
-	size_t len = MIN(strlen(table), NAME_MAX_BYTES - strlen(INDEX_SUFFIX));
-
-	while (len && ((unsigned char)table[len] & 0xC0) == 0x80)
-		len--;
-	return mem_printf("%.*s" INDEX_SUFFIX, (int)len, table);
-}
-
 static bool make_sql(const struct install_outbox *outbox, const char *role, struct outbox_sql *ret, struct error *err)
 {
 	_cleanup_(mem_freep) char *quoted = NULL, *literal = NULL, *role_literal = NULL;
-	_cleanup_(mem_freep) char *index = NULL, *quoted_index = NULL;
+	_cleanup_(mem_freep) char *scheduled = install_literal(outbox->scheduled);
 
 	if (!pg_split_qualified(outbox->table, &ret->schema, &ret->name, err) ||
 	    !pg_quote_qualified(NULL, outbox->table, &quoted, err))
 		return false;
 	literal = install_literal(quoted);
-	index = index_name(ret->name);
-	quoted_index = pg_quote_name(NULL, index);
-	ret->create = mem_printf(CREATE_OUTBOX, quoted, quoted_index);
+	ret->create = mem_printf(CREATE_OUTBOX, quoted, outbox->scheduled[0] ? CREATE_SCHEDULED : "");
+	ret->index = mem_printf("SELECT postrider.index_outbox(%s::pg_catalog.regclass, 'entity_id', 'id', 'scheduled_for')",
+				literal);
 	ret->attach = mem_printf("SELECT postrider.attach(%s::pg_catalog.regclass)", literal);
+	if (outbox->scheduled[0])
+		ret->schedule = mem_printf("SELECT postrider.attach_schedule(%s::pg_catalog.regclass, %s)", literal, scheduled);
 	if (!role)
 		return true;
 	role_literal = install_literal(role);
@@ -170,7 +163,9 @@ static bool run_outbox(PGconn *conn, const struct install_outbox *outbox, const 
 
 	if (!make_sql(outbox, role, &sql, err) || !ensure_table(conn, outbox, &sql, done, err))
 		return false;
-	if (!run_lines(conn, "attach the table", sql.attach, done, err))
+	if ((outbox->create && !run_lines(conn, "index the table", sql.index, done, err)) ||
+	    !run_lines(conn, "attach the table", sql.attach, done, err) ||
+	    (sql.schedule && !run_lines(conn, "attach the table", sql.schedule, done, err)))
 		return error_prefix(err, "%s", outbox->table);
 	if (outbox->lean_sql && !run_lines(conn, "keep the table lean", outbox->lean_sql, done, err))
 		return error_prefix(err, "%s", outbox->table);
@@ -220,9 +215,13 @@ bool install_print(const struct install_plan *plan, FILE *out, struct error *err
 
 		if (!make_sql(&plan->outboxes[i], plan->role, &sql, err))
 			return false;
-		if (plan->outboxes[i].create)
+		if (plan->outboxes[i].create) {
 			print_statement(out, sql.create);
+			print_statement(out, sql.index);
+		}
 		print_statement(out, sql.attach);
+		if (sql.schedule)
+			print_statement(out, sql.schedule);
 		if (plan->outboxes[i].lean_sql)
 			print_statement(out, plan->outboxes[i].lean_sql);
 		if (plan->outboxes[i].reader_sql)

@@ -64,6 +64,7 @@ void table_free(struct table *t)
 	table_column_release(&t->published_at);
 	free(t->archive);
 	free(t->archive_columns);
+	table_column_release(&t->scheduled);
 	free(t->extra);
 	free(t->name);
 	free(t->select_list);
@@ -236,6 +237,58 @@ static bool look_at_order(struct lookup *l, struct error *err)
 	return true;
 }
 
+/* A time without a zone means another moment to each session, and a row would go out early. */
+static bool wrong_type_of_schedule(const struct lookup *l, struct error *err)
+{
+	const struct table_column *c = &l->table->scheduled;
+	const char *where = l->outbox->columns.scheduled_for.where;
+
+	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.scheduled_for: column %s of %s is of type %s", l->outbox->name,
+		  c->name, l->outbox->table, c->type);
+	error_hint(err, "it must be timestamptz: ALTER TABLE %s ALTER COLUMN %s TYPE timestamptz USING %s%s; or, if the column"
+			" means something else, set outboxes.%s.columns.scheduled_for: \"\"", l->table->name, c->quoted, c->quoted,
+		   strncmp(c->type, "timestamp", strlen("timestamp")) == 0 ? " AT TIME ZONE 'UTC'" : "::timestamptz",
+		   l->outbox->name);
+	return place(err, where ? where : l->outbox->where);
+}
+
+/* The order of the columns is that of enum table_partial. */
+static bool find_partial_indexes(struct lookup *l, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	const struct table *t = l->table;
+	char oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", t->oid);
+	if (!pg_query(l->conn, "read the indexes of the table",
+		      "SELECT coalesce(bool_or(a.attname = $3 AND b.attname = $4), false),"
+		      " coalesce(bool_or(a.attname = $4), false), coalesce(bool_or(c.relname ~ '_shards_.*_now$'), false)"
+		      " FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid"
+		      " LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attnum > 0"
+		      " LEFT JOIN pg_catalog.pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = i.indkey[1] AND b.attnum > 0"
+		      " WHERE i.indrelid = $1::pg_catalog.oid AND i.indisvalid"
+		      " AND pg_catalog.pg_get_expr(i.indpred, i.indrelid) = pg_catalog.format('(%I IS NULL)', $2::pg_catalog.text)",
+		      4, (const char *const[]){ oid, t->scheduled.name, t->columns[FIELD_ENTITY].name, t->order.name }, &res, err))
+		return false;
+	for (int i = 0; i < PARTIAL_COUNT; i++)
+		l->table->partial[i] = PQgetvalue(res, 0, i)[0] == 't';
+	return true;
+}
+
+static bool map_schedule(struct lookup *l, struct error *err)
+{
+	const struct column_config *wanted = &l->outbox->columns.scheduled_for;
+
+	if (!wanted->name[0])
+		return true;
+	if (!find_column(l, wanted->name, &l->table->scheduled))
+		return !wanted->where || missing_column(l, "columns.scheduled_for", wanted->name, wanted->where, err);
+	if (strncmp(l->table->scheduled.type, "timestamp", strlen("timestamp")) != 0 ||
+	    !strstr(l->table->scheduled.type, "with time zone"))
+		return wrong_type_of_schedule(l, err);
+	return find_partial_indexes(l, err);
+}
+
 static bool map_extra(struct lookup *l, const char *const *extra, size_t n_extra, struct error *err)
 {
 	l->table->extra = mem_new_array(struct table_column, n_extra + 1);
@@ -374,7 +427,8 @@ static bool open_table(PGconn *conn, const struct outbox_config *outbox, const c
 	if (!find_relation(&l, err) || !table_read_columns(l.conn, l.table->oid, &l.columns, err) || !map_columns(&l, err) ||
 	    !map_order(&l, err) || !map_extra(&l, extra, n_extra, err))
 		return false;
-	if (!history && (!check_id(outbox, l.table, err) || !look_at_order(&l, err) || !map_published(&l, err)))
+	if (!history && (!check_id(outbox, l.table, err) || !map_schedule(&l, err) || !look_at_order(&l, err) ||
+			 !map_published(&l, err)))
 		return false;
 	if (!build_select_list(l.table, err))
 		return false;

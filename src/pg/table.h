@@ -36,6 +36,9 @@ struct table_column {
 	bool nullable;
 };
 
+/* What stands before `WHERE scheduled IS NULL` in an index of rows without a time. */
+enum table_partial { PARTIAL_ENTITY, PARTIAL_ORDER, PARTIAL_SHARD, PARTIAL_COUNT };
+
 struct table {
 	char *name;             /* qualified, and quoted where needed: format('%I.%I'), as in postrider.outbox */
 	uint32_t oid;
@@ -47,6 +50,8 @@ struct table {
 	struct table_column published_at; /* with `published: mark` only */
 	char *archive;                  /* with `published: archive` only: where rows go, qualified and quoted … */
 	char *archive_columns;          /* … and the columns that both have, as a list */
+	struct table_column scheduled;  /* before which time a row is not published; a name of NULL: rows go at once */
+	bool partial[PARTIAL_COUNT];    /* which of these indexes there are */
 	struct table_column *extra;     /* named by templates, in the order in which route_columns gives them */
 	size_t n_extra;
 	/* "o.id, o.entity_id, o.price::text, …": FIELD_EXTRA + n_extra expressions, NULL::text for what is missing; `o` is

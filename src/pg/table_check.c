@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "pg/exec.h"
 #include "pg/migrate.h"
+#include "pg/schedule_check.h"
 #include "pg/table.h"
 
 enum { NAMELESS_MAX = 10000 };          /* nobody needs to know how many more there are */
@@ -154,13 +155,14 @@ static void check_nullable(struct table_checks *k)
 	report(k, FINDING_WARN, fix, "%s may be NULL, and a row without it is never published", c->name);
 }
 
-/* Is there a valid btree index that begins with these columns? second may be NULL. It has all rows, or those of which
- * `pending` is NULL. */
-static bool has_index(struct table_checks *k, const char *first, const char *second, const struct table_column *pending,
+/* Is there a valid btree index that begins with these columns? second may be NULL. It has the rows of which `null`, if
+ * there is such a column, is NULL; or all rows, where these are not many more: not those that are marked as published. */
+static bool has_index(struct table_checks *k, const char *first, const char *second, const struct table_column *null,
 		      bool unique, bool *ret)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
-	_cleanup_(mem_freep) char *test = pending && pending->name ? mem_printf("(%s IS NULL)", pending->name) : NULL;
+	_cleanup_(mem_freep) char *test = null && null->name ? mem_printf("(%s IS NULL)", null->name) : NULL;
+	bool whole = !test || null != &k->table->published_at;
 
 	if (!ask(k, "read the indexes of the table",
 		 "SELECT EXISTS (SELECT FROM pg_index i"
@@ -168,10 +170,11 @@ static bool has_index(struct table_checks *k, const char *first, const char *sec
 		 " JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]"
 		 " LEFT JOIN pg_attribute b ON b.attrelid = i.indrelid AND b.attnum = i.indkey[1]"
 		 " WHERE i.indrelid = $1::oid AND i.indisvalid AND m.amname = 'btree'"
-		 " AND replace(pg_get_expr(i.indpred, i.indrelid), '\"', '') IS NOT DISTINCT FROM $5::text"
+		 " AND CASE WHEN i.indpred IS NULL THEN $6::bool"
+		 "   ELSE replace(pg_get_expr(i.indpred, i.indrelid), '\"', '') = coalesce($5::text, '') END"
 		 " AND a.attname = $2::text AND ($3::text IS NULL OR b.attname = $3::text)"
 		 " AND (NOT $4::bool OR (i.indisunique AND i.indnkeyatts = 1)))",
-		 5, (const char *const[]){ k->oid, first, second, unique ? "true" : "false", test }, &res))
+		 6, (const char *const[]){ k->oid, first, second, unique ? "true" : "false", test, whole ? "true" : "false" }, &res))
 		return false;
 	*ret = is_true(res, 0);
 	return true;
@@ -183,15 +186,15 @@ static void check_indexes(struct table_checks *k)
 	const struct table_column *order = &k->table->order;
 	/* PostgreSQL cannot build an index of a partitioned table concurrently. */
 	const char *how = k->table->partitioned ? "INDEX" : "INDEX CONCURRENTLY";
-	const struct table_column *marker = &k->table->published_at;
+	const struct table_column *null = k->table->published_at.name ? &k->table->published_at : &k->table->scheduled;
 	bool walk, find, unique = true;
 
-	if (!has_index(k, entity->name, order->name, marker, false, &walk) ||
+	if (!has_index(k, entity->name, order->name, null, false, &walk) ||
 	    !has_index(k, id->name, NULL, NULL, false, &find))
 		return;
 	if (!walk) {
 		fix_printf("CREATE %s ON %s (%s, %s)%s%s%s;", how, k->table->name, entity->quoted, order->quoted,
-			   marker->name ? " WHERE " : "", marker->name ? marker->quoted : "", marker->name ? " IS NULL" : "");
+			   null->name ? " WHERE " : "", null->name ? null->quoted : "", null->name ? " IS NULL" : "");
 		report(k, FINDING_WARN, fix, "no index on (%s, %s), so each claim reads the whole table", entity->name,
 		       order->name);
 	}
@@ -274,6 +277,7 @@ static void check_installation(struct table_checks *k)
 	if (!migrate_version_check(k->conn, &err))
 		return;
 	check_own_privileges(k);
+	schedule_check(k->conn, k->outbox, k->table, k->findings);
 	if (!table_number(k->conn, k->table, &k->number, &err))
 		finding_add_error(k->findings, &err);
 	else

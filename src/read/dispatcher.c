@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "pg/array.h"
 #include "pg/exec.h"
+#include "pg/schedule_check.h"
 #include "read/pass.h"
 #include "read/pool.h"
 
@@ -20,7 +21,9 @@ enum { ST_LEAD = SETTLE_STATEMENTS, ST_PASS, ST_COUNT = ST_PASS + PASS_STATEMENT
 static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	[ST_LEAD] = POOL_LEAD("dispatcher"),
-	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL", "o.{key} IS NOT NULL AND o.{order} > s.after", "true", "o.{order}"),
+	PASS_STATEMENTS(ST_PASS, "o.{key} IS NOT NULL AND {at_once_in_order}",
+			"o.{key} IS NOT NULL AND o.{order} > s.after AND {at_once_in_order}", "true", "o.{order}",
+			"o.{key} IS NOT NULL", "o.{scheduled}"),
 };
 
 struct dispatcher {
@@ -63,9 +66,9 @@ static bool wants_page(const struct dispatcher *d, struct exchange *ret, uint32_
 		ret->want_rows = MAX(ret->want_rows, c->exchange.want_rows);
 		asked |= c->queued == 0;
 	}
-	if (ret->want_rows > (uint32_t)outbox->batch_size || d->pass.under_way)
+	if (ret->want_rows > (uint32_t)outbox->batch_size || pass_has_more(&d->pass))
 		ret->want_rows = (uint32_t)outbox->batch_max * 2;
-	return ret->want_rows > 0 && stock < limit && (asked || d->pass.under_way);
+	return ret->want_rows > 0 && stock < limit && (asked || pass_has_more(&d->pass));
 }
 
 static bool send_settles(struct dispatcher *d, struct error *err)
@@ -138,6 +141,14 @@ static bool take_result(struct dispatcher *d, int statement, PGresult *res, stru
 	return true;
 }
 
+/* The workers watch the clock. */
+static void tell_when_due(struct pool *p, const struct answer *page)
+{
+	for (uint32_t i = 0; i < p->n_channels; i++)
+		if (p->channels[i].state == CHANNEL_SENT)
+			p->channels[i].answer.due_in_ms = page->due_in_ms;
+}
+
 static void finish_round(struct dispatcher *d, struct answer *page)
 {
 	struct pool *p = &d->pool;
@@ -151,7 +162,8 @@ static void finish_round(struct dispatcher *d, struct answer *page)
 	if (page->rows)
 		shared_rows_release(pool_deal(p, page->rows, NULL, page->again, page->retries, page->n_retries));
 	p->sent_ms = d->sending_ms;
-	pool_answer(p, CHANNEL_SENT, d->pass.under_way);
+	tell_when_due(p, page);
+	pool_answer(p, CHANNEL_SENT, pass_has_more(&d->pass));
 	if (page->rows)
 		pool_ring(p);
 }
@@ -261,8 +273,15 @@ static void dispatcher_unshare(struct pool *p)
 	free(dispatcher_of(p));
 }
 
+static char *dispatcher_install_sql(const struct outbox_config *o, const char *table, const char *role _unused_)
+{
+	return schedule_index_sql(o, table);
+}
+
 const struct reader_driver reader_dispatcher = {
 	.name = "dispatcher",
+	.install_sql = dispatcher_install_sql,
+	.check = schedule_check_order,
 	.summary = "one connection fetches for a pool of workers; other processes stand by",
 	.needs_session = true,
 	.divides = true,

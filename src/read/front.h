@@ -48,12 +48,13 @@ enum {
 #define FRONT_CANDIDATES                                                                                        \
 	"WITH front(e, n, due) AS MATERIALIZED ("                                                               \
 	"  SELECT o.e, row_number() OVER (), o.due FROM ("                                                      \
-	"    SELECT o.{key} AS e, ({pending}) AS due FROM {table} o"                                            \
+	"    SELECT o.{key} AS e, ({ready}) AS due FROM {table} o"                                            \
 	"    WHERE o.{order} >= ($1::{orders})[1] AND {unsettled} AND $2::bool IS NOT NULL"                     \
 	"    ORDER BY o.{order} LIMIT 1000) o"                                                                  \
-	"), candidate(e, n) AS MATERIALIZED ("                                                                  \
+	"), " WALK_DUE "candidate(e, n) AS MATERIALIZED ("                                                      \
 	"  SELECT c.e, row_number() OVER (ORDER BY c.n) FROM (SELECT x.e, min(x.n) AS n FROM ("                 \
 	"      SELECT f.e, f.n FROM front f WHERE f.due AND f.e IS NOT NULL"                                    \
+	"      {if_scheduled}UNION ALL SELECT d.e, 0 FROM due d{end}"                                           \
 	"      UNION ALL"                                                                                       \
 	"      (SELECT r.entity::{key_type}, 0 FROM postrider.retry r"                                          \
 	"        WHERE r.outbox = {outbox} AND r.retry_at <= now() ORDER BY r.retry_at LIMIT 100)"              \

@@ -84,6 +84,11 @@ void pass_set_parts(struct pass *p, const int32_t *numbers, uint32_t n)
 	p->n_active = n;
 }
 
+bool pass_has_more(const struct pass *p)
+{
+	return p->under_way || p->due_left;
+}
+
 void pass_restart(struct pass *p)
 {
 	p->from_lowest = true;
@@ -135,7 +140,7 @@ static bool begin(struct pass *p, uint32_t in_flight, int64_t now)
 		     now - p->lowest_ms >= MAX(p->env->outbox->poll_interval_ms, LOWEST_AT_MOST_EVERY_MS);
 
 	for (uint32_t i = 0; i < p->n_parts; i++) {
-		p->parts[i].finished &= p->under_way && !first;
+		p->parts[i].finished &= p->under_way && !first && !p->due_left;
 		first |= p->parts[i].active && !p->parts[i].finished && !p->parts[i].has_place;
 	}
 	for (uint32_t i = 0; i < p->n_parts && first; i++)
@@ -169,6 +174,29 @@ static void remember_horizon(struct pass *p)
 		buf_add(&p->asked_horizon, p->horizon.at.data, p->horizon.at.len);
 }
 
+static bool send_page(struct pass *p, struct pipeline *pipeline, bool first, struct error *err)
+{
+	_cleanup_(mem_freep) char *bytes = mem_printf("%zu", p->asked_bytes);
+	_cleanup_(mem_freep) char *of_part = mem_printf("%u", p->asked_of_part);
+	_cleanup_(mem_freep) char *due = mem_printf("%u", p->asked_due);
+	struct param params[PASS_BYTES + 2] = {
+		[PASS_PARTS] = array_param(&p->numbers),
+		[PASS_AFTER] = first ? text_param(NULL) : array_param(&p->places),
+		[PASS_ROWS_OF_PART] = text_param(of_part),
+		[PASS_HORIZON] = horizon_param(&p->horizon),
+	};
+	int n = PASS_HORIZON + 1;
+
+	if (p->asked_limited)
+		params[n++] = text_param(bytes);
+	if (p->env->table->scheduled.name)
+		params[n++] = text_param(due);
+	return pipeline_send(pipeline,
+			     p->first_statement + (first ? PASS_FIRST : PASS_NEXT) + (p->asked_limited ? PASS_FIRST_LIMITED : 0),
+			     params, n, true, err) &&
+	       schedule_send(pipeline, p->first_statement + PASS_NEXT_DUE, p->env->table, err);
+}
+
 bool pass_send(struct pass *p, struct pipeline *pipeline, const struct exchange *x, uint32_t in_flight, int64_t now,
 	       struct error *err)
 {
@@ -176,8 +204,6 @@ bool pass_send(struct pass *p, struct pipeline *pipeline, const struct exchange 
 	uint32_t n_parts = collect_parts(p);
 	/* What is met again must not fill the page. */
 	uint32_t rows_wanted = x->want_rows + (p->again ? in_flight : 0);
-	_cleanup_(mem_freep) char *bytes = mem_printf("%zu", x->want_bytes);
-	_cleanup_(mem_freep) char *of_part = mem_printf("%u", rows_wanted / MAX(n_parts, 1) + 1);
 
 	if (!horizon_send(&p->horizon, pipeline, now, err))
 		return false;
@@ -186,15 +212,12 @@ bool pass_send(struct pass *p, struct pipeline *pipeline, const struct exchange 
 	if (first)
 		p->lowest_ms = now;
 	p->asked_of_part = rows_wanted / MAX(n_parts, 1) + 1;
+	/* Those in flight may all be of one part: when so many come there are others among them. */
+	p->asked_due = x->want_rows / MAX(n_parts, 1) + 1 + in_flight;
 	p->asked_limited = p->large_rows;
 	p->asked_bytes = x->want_bytes;
 	remember_horizon(p);
-	return pipeline_send(pipeline,
-			     p->first_statement + (first ? PASS_FIRST : PASS_NEXT) + (p->asked_limited ? PASS_FIRST_LIMITED : 0),
-			     (const struct param[]){ array_param(&p->numbers),
-						     first ? text_param(NULL) : array_param(&p->places), text_param(of_part),
-						     horizon_param(&p->horizon), text_param(bytes) },
-			     p->asked_limited ? 5 : 4, true, err);
+	return send_page(p, pipeline, first, err);
 }
 
 /* --- the page --------------------------------------------------------------------------------------------------- */
@@ -295,6 +318,7 @@ static void take_page(struct pass *p, PGresult *res, struct answer *answer)
 	/* What could not be settled is still there, and still in flight. */
 	bool again = p->again || !answer->settled;
 	struct pass_part *part = NULL;
+	uint32_t n_due = 0;
 
 	p->place_type = PQftype(res, n - PASS_FIELD_PLACE);
 	for (uint32_t i = 0; i < p->n_parts; i++)
@@ -305,14 +329,18 @@ static void take_page(struct pass *p, PGresult *res, struct answer *answer)
 			note_retry(p, res, row, answer);
 			continue;
 		}
-		part = note_row(p, res, row, part);
+		if (field_int4(res, row, n - PASS_FIELD_PART) == PASS_DUE)
+			n_due++;
+		else
+			part = note_row(p, res, row, part);
 	}
 	finish_parts(p, res);
 	p->under_way = !is_over(p);
+	p->due_left = n_due >= p->asked_due;
 	answer->rows = res;
-	answer->again = again || answer->n_retries > 0;
+	answer->again = again || answer->n_retries > 0 || n_due > 0;
 	answer->looked = p->n_active;
-	answer->exhausted = is_over(p) && answer->n_retries < PASS_RETRIES_MAX;
+	answer->exhausted = !pass_has_more(p) && answer->n_retries < PASS_RETRIES_MAX;
 }
 
 bool pass_take(struct pass *p, int statement, PGresult *res, struct answer *answer)
@@ -324,6 +352,9 @@ bool pass_take(struct pass *p, int statement, PGresult *res, struct answer *answ
 	} else if (statement == p->first_statement + PASS_SIZE) {
 		/* Each partition has a TOAST table of its own: too many to ask. */
 		p->large_rows = p->env->table->partitioned || atoll(PQgetvalue(res, 0, 0)) > 0;
+		PQclear(res);
+	} else if (statement == p->first_statement + PASS_NEXT_DUE) {
+		schedule_take(res, 0, answer);
 		PQclear(res);
 	} else {
 		take_page(p, res, answer);

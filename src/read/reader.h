@@ -109,6 +109,7 @@ struct answer {
 	uint32_t looked, lost;          /* entities, rows or shards that it tried to get, and those that others had */
 	bool gained;                    /* an exchange that did not claim made rows ours that were not: claim soon */
 	int64_t look_again_ms;          /* what others have may be free by then, and nobody will ring; 0: nothing to wait for */
+	int64_t due_in_ms;              /* a row that is scheduled for later is due by then; 0: none is known */
 };
 
 struct reader_driver {

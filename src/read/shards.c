@@ -35,9 +35,12 @@ static const struct statement statements[ST_COUNT] = {
 	SETTLE_PLAIN,
 	OWNERSHIP_STATEMENTS(ST_OWNERSHIP),
 	/* Not {shard} = s.part: the planner would drop the shard from the order, and might walk the index on {order} alone. */
-	PASS_STATEMENTS(ST_PASS, "{shard} >= s.part AND {shard} <= s.part",
-			"({shard}, o.{order}) > (s.part, s.after) AND {shard} <= s.part",
-			"{shard_of_retry} = ANY ($1::int[])", "{shard}, o.{order}"),
+	PASS_STATEMENTS(ST_PASS, "{shard} >= s.part AND {shard} <= s.part AND {at_once_of_shard}",
+			"({shard}, o.{order}) > (s.part, s.after) AND {shard} <= s.part AND {at_once_of_shard}",
+			"{shard_of_retry} = ANY ($1::int[])", "{shard}, o.{order}",
+			/* Here it must be equal, or all that are scheduled for later would be looked through. The planner may take the
+			 * index on the time alone: that has no more than what is due, of all shards. */
+			"{shard} = s.part", "{shard}, o.{scheduled}"),
 };
 
 extern const struct reader_driver reader_shards;
@@ -200,8 +203,10 @@ static char *shards_install_sql(const struct outbox_config *o, const char *table
 	_cleanup_(mem_freep) char *id = install_literal(o->columns.id.name);
 	_cleanup_(mem_freep) char *order = install_literal(o->order_by.name[0] ? o->order_by.name : o->columns.id.name);
 
-	return mem_printf("SELECT postrider.divide(%s::pg_catalog.regclass, %lld, '%s', %s, %s, %s)", table,
-			  (long long)o->shards.count, ownership_key_name(o), key, id, order);
+	_cleanup_(mem_freep) char *scheduled = install_literal(o->columns.scheduled_for.name);
+
+	return mem_printf("SELECT postrider.divide(%s::pg_catalog.regclass, %lld, '%s', %s, %s, %s, %s)", table,
+			  (long long)o->shards.count, ownership_key_name(o), key, id, order, scheduled);
 }
 
 static void shards_check(PGconn *conn, const struct outbox_config *o, const struct table *t, struct finding_list *findings)
@@ -211,9 +216,12 @@ static void shards_check(PGconn *conn, const struct outbox_config *o, const stru
 	struct error err;
 
 	if (!pg_query(conn, "look how the outbox is divided",
-		      "SELECT d.shards::text = $2 AND d.key = $3, d.shards, d.key FROM postrider.sharding d"
-		      " JOIN postrider.outbox o ON o.id = d.outbox WHERE o.table_name = $1",
-		      3, (const char *const[]){ t->name, count, ownership_key_name(o) }, &res, &err))
+		      "SELECT d.shards::text = $2 AND d.key = $3, d.shards, d.key, "
+		      " $4::text IS NULL OR 2 = (SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
+		      "   WHERE i.indrelid = $1::text::regclass AND i.indisvalid AND c.relname ~ '_shards_(entity|id)_\\d+_(now|due)$')"
+		      " FROM postrider.sharding d"
+		      " JOIN postrider.outbox o ON o.id = d.outbox WHERE o.table_name = $1::text",
+		      4, (const char *const[]){ t->name, count, ownership_key_name(o), t->scheduled.name }, &res, &err))
 		finding_add(findings, FINDING_FAIL, NULL, "outbox %s: %s", o->name, err.message);
 	else if (PQntuples(res) == 0)
 		finding_add(findings, FINDING_FAIL, "run `postrider init` with these settings",
@@ -222,6 +230,10 @@ static void shards_check(PGconn *conn, const struct outbox_config *o, const stru
 		finding_add(findings, FINDING_FAIL, "stop all nodes that read it, then run `postrider init` with these settings",
 			    "outbox %s: the table is divided into %s shards by %s, the settings say %s by %s", o->name,
 			    PQgetvalue(res, 0, 1), PQgetvalue(res, 0, 2), count, ownership_key_name(o));
+	else if (PQgetvalue(res, 0, 3)[0] != 't')
+		finding_add(findings, FINDING_WARN, "run `postrider init` with these settings",
+			    "outbox %s: the indexes of shards are not made for scheduled rows, so claims read rows that are scheduled for"
+			    " later, too", o->name);
 }
 
 const struct reader_driver reader_shards = {

@@ -24,6 +24,7 @@
 #include "pg/array.h"
 #include "pg/exec.h"
 #include "pg/install.h"
+#include "pg/schedule_check.h"
 #include "read/reader.h"
 #include "read/session.h"
 #include "read/settle.h"
@@ -64,13 +65,16 @@ static const struct statement rows_statements[ROWS_STATEMENTS] = {
 };
 
 /* The rows of each claimed entity, in order; see WALK_ROWS_OF_EACH. $1 rows, $2 rows of one entity. */
-#define OF_EACH(rows)                                                                                           \
-	" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"                \
-	" CROSS JOIN LATERAL (SELECT " rows " FROM {table} o"                                                   \
-	"   WHERE o.{key} = c.e AND {pending} ORDER BY o.{key}, o.{order} LIMIT $2::int"
+#define EACH " FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
+#define OF_EACH(columns)                                                                                        \
+	EACH " CROSS JOIN LATERAL (" SCHEDULE_ROWS(columns, "o.{key} = c.e", "o.{key}", "$2::int") ") o"
+/* PostgreSQL locks no rows of a UNION. */
+#define LOCK_EACH(test, order)                                                                                  \
+	EACH " CROSS JOIN LATERAL (SELECT o.ctid FROM {table} o WHERE o.{key} = c.e AND " test                  \
+	"   ORDER BY o.{key}, " order " LIMIT $2::int FOR UPDATE SKIP LOCKED) o LIMIT $1::int"
 #define OURSELVES "(SELECT pg_current_xact_id()::xid)"
 #define OUR_ROWS                                                                                                \
-	OF_EACH("o.*, o.ctid AS postrider_ctid, o.xmax AS postrider_xmax") ") o"                                \
+	OF_EACH("o.*, o.ctid AS postrider_ctid, o.xmax AS postrider_xmax")                                      \
 	" WHERE o.postrider_xmax = " OURSELVES " LIMIT $1::int"
 
 #define LOCKED                                                                                                  \
@@ -90,11 +94,12 @@ static const struct statement entities_statements[ENTITIES_STATEMENTS] = {
 		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
 
 	[ST_LOCK] = { "postrider_lock", "lock rows",
-		"SELECT count(*) FROM (SELECT" OF_EACH("o.ctid") " FOR UPDATE SKIP LOCKED) o LIMIT $1::int) l" },
+		"SELECT count(*) FROM ((SELECT" LOCK_EACH("{at_once}", "o.{order}") ")"
+		"{if_scheduled} UNION ALL (SELECT" LOCK_EACH("{due}", "o.{scheduled}") "){end}) l" },
 
 	/* Forgets entities of which somebody else has a row; the others keep their numbers. */
 	[ST_KEEP] = { "postrider_keep", "look for rows of others",
-		"WITH seen(n, x) AS MATERIALIZED (SELECT c.n, o.x" OF_EACH("o.xmax AS x") ") o LIMIT $1::int"
+		"WITH seen(n, x) AS MATERIALIZED (SELECT c.n, o.x" OF_EACH("o.xmax AS x, o.{order}") " LIMIT $1::int"
 		"), others(n) AS MATERIALIZED ("
 		"  SELECT DISTINCT s.n FROM seen s WHERE s.x <> " OURSELVES " AND s.x <> '0'::xid"
 		"), kept AS ("
@@ -291,6 +296,10 @@ static bool take_result(void *reader, int statement, PGresult *res, struct error
 	if (!r->ordered) {
 		if (statement == ST_FORGET)
 			return true;
+		if (statement == ST_TAKE + TAKE_NEXT_DUE) {
+			schedule_take(res, 0, &r->answer);
+			return true;
+		}
 		r->settle.id_type = PQftype(res, FIELD_ID);
 		r->repeat = !take_rows(&r->take, TAKE_PTR(owned), &r->answer);
 		return true;
@@ -356,8 +365,13 @@ static bool skip_locked_receive(struct reader *r, bool *ret_complete, struct ans
 static char *skip_locked_install_sql(const struct outbox_config *o, const char *table, const char *role)
 {
 	_cleanup_(mem_freep) char *id = install_literal(o->columns.id.name);
+	_cleanup_(mem_freep) char *grant =
+		role ? mem_printf("SELECT postrider.grant_locking(%s::pg_catalog.regclass, %s, %s)", table, role, id) : NULL;
+	_cleanup_(mem_freep) char *index = skip_locked_keeps_order(o) ? NULL : schedule_index_sql(o, table);
 
-	return role ? mem_printf("SELECT postrider.grant_locking(%s::pg_catalog.regclass, %s, %s)", table, role, id) : NULL;
+	if (grant && index)
+		return mem_printf("%s UNION ALL %s", index, grant);
+	return grant ? TAKE_PTR(grant) : TAKE_PTR(index);
 }
 
 static void skip_locked_check(PGconn *conn, const struct outbox_config *o, const struct table *t,
@@ -375,6 +389,8 @@ static void skip_locked_check(PGconn *conn, const struct outbox_config *o, const
 		finding_add(findings, FINDING_FAIL, fix,
 			    "outbox %s: the reader skip_locked locks rows, for which PostgreSQL wants UPDATE on some column",
 			    o->name);
+	if (!skip_locked_keeps_order(o))
+		schedule_check_order(conn, o, t, findings);
 }
 
 static int skip_locked_session(const struct reader *r)

@@ -86,6 +86,45 @@ static struct settling settling_of(const struct table *t)
 	};
 }
 
+struct sql_name {
+	const char *name, *text;
+};
+
+static const char *text_of(const struct sql_name *names, size_t n, struct slice name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (slice_is(name, names[i].name))
+			return names[i].text;
+	abort();
+}
+
+/* True when the name is not to be replaced, but begins or ends a part that only some tables have. */
+static bool is_section(struct slice name, const struct table *t, bool *shown)
+{
+	bool scheduled = t->scheduled.name != NULL;
+
+	if (slice_is(name, "if_scheduled"))
+		*shown = scheduled;
+	else if (slice_is(name, "else"))
+		*shown = !scheduled;
+	else if (slice_is(name, "end"))
+		*shown = true;
+	else
+		return false;
+	return true;
+}
+
+/* A test that opens the way to an index of such rows; or, where the one that is wanted is not there, one that opens
+ * none: the planner would take another, and sort all that is pending. */
+static char *has_no_time(const struct table *t, enum table_partial wanted, const char *pending)
+{
+	if (!t->scheduled.name)
+		return mem_strdup(pending);
+	return mem_printf(t->partial[wanted] ? "%s AND o.%s IS NULL" :
+					       "%s AND CASE WHEN o.%s IS NULL THEN true ELSE false END", pending,
+			  t->scheduled.quoted);
+}
+
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
@@ -109,10 +148,18 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 	_cleanup_(mem_freep) char *parked_fields = literals_of_fields(t, "p.fields[array_position(p.names, ", ")]");
 	_cleanup_(mem_freep) char *pending = table_pending(t);
 	_cleanup_(settling_release) struct settling settling = settling_of(t);
+	/* A statement's own time is never later than the clock, so no row is early; and it does not stand still in a
+	 * transaction that lasts, as now() does. */
+	_cleanup_(mem_freep) char *due = t->scheduled.name ?
+		mem_printf("%s AND o.%s <= pg_catalog.statement_timestamp()", pending, t->scheduled.quoted) : mem_strdup("false");
+	_cleanup_(mem_freep) char *at_once = has_no_time(t, PARTIAL_ENTITY, pending);
+	_cleanup_(mem_freep) char *at_once_in_order = has_no_time(t, PARTIAL_ORDER, pending);
+	_cleanup_(mem_freep) char *at_once_of_shard = has_no_time(t, PARTIAL_SHARD, pending);
+	_cleanup_(mem_freep) char *ready = t->scheduled.name ?
+		mem_printf("%s AND (o.%s <= pg_catalog.statement_timestamp()) IS NOT FALSE", pending, t->scheduled.quoted) :
+		mem_strdup(pending);
 	const struct table_column *lane = &t->columns[ordered ? FIELD_ENTITY : FIELD_ID];
-	const struct {
-		const char *name, *text;
-	} names[] = {
+	const struct sql_name names[] = {
 		{ "table", t->name },
 		{ "key", t->columns[FIELD_ENTITY].quoted },
 		{ "key_type", t->columns[FIELD_ENTITY].type },
@@ -122,12 +169,18 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "order", t->order.quoted },
 		{ "order_type", t->order.type },
 		{ "pending", pending },
-		{ "unsettled", pending },
+		{ "unsettled", at_once_in_order },
 		{ "settle", settling.settle },
 		{ "gone", settling.gone },
 		{ "archived", settling.archived },
 		{ "settle_begin", settling.begin },
 		{ "settle_end", settling.end },
+		{ "at_once", at_once },
+		{ "at_once_in_order", at_once_in_order },
+		{ "at_once_of_shard", at_once_of_shard },
+		{ "due", due },
+		{ "ready", ready },
+		{ "scheduled", t->scheduled.name ? t->scheduled.quoted : "" },
 		{ "payload", t->columns[FIELD_PAYLOAD].quoted },
 		{ "fields", t->select_list },
 		{ "oid", oid },
@@ -145,22 +198,22 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 		{ "shard_of_retry", shard_of_retry },
 	};
 	struct buf out;
+	bool shown = true;
 
 	buf_init(&out, SQL_CEILING);
 	while (*sql) {
 		const char *end = *sql == '{' ? strchr(sql, '}') : NULL;
-		size_t i = 0, len = end ? (size_t)(end - sql - 1) : 0;
+		struct slice name = { sql + 1, end ? (size_t)(end - sql - 1) : 0 };
 
 		/* '{}' is an empty array of PostgreSQL, not a name. */
-		if (len == 0) {
-			buf_add_char(&out, *sql++);
+		if (name.len == 0) {
+			if (shown)
+				buf_add_char(&out, *sql);
+			sql++;
 			continue;
 		}
-		while (i < ARRAY_SIZE(names) && !slice_equal(slice_of(names[i].name), (struct slice){ sql + 1, len }))
-			i++;
-		if (i == ARRAY_SIZE(names))
-			abort();
-		buf_add_str(&out, names[i].text);
+		if (!is_section(name, t, &shown) && shown)
+			buf_add_str(&out, text_of(names, ARRAY_SIZE(names), name));
 		sql = end + 1;
 	}
 	return buf_take(&out);

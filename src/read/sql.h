@@ -10,7 +10,10 @@
 /* Replaces
  *   {table} {key} {key_type} {id} {id_type} {order} {order_type} {payload}   of the user's table, quoted
  *   {pending}                  test that a row `o` is still to be published
- *   {unsettled}                test that it is not settled: what it waits for does not matter
+ *   {scheduled} {at_once} {due}  the column of schedules; tests that such a row has none, that its time has come
+ *   {at_once_in_order} {at_once_of_shard}  as {at_once}, for statements that walk rows in order, or in that of a shard
+ *   {ready}                    {at_once} or {due}
+ *   {unsettled}                test that it is not settled and has no time to wait for: what else it waits for does not matter
  *   {settle}                   what becomes of published rows `o`, without the WHERE; of `gone`, what that returned, …
  *   {gone} {archived}          … the columns, and what more a query `WITH gone AS (…)` is to do with them
  *   {settle_begin} {settle_end}  the same where that query does nothing else
@@ -22,7 +25,9 @@
  *   {shard} {shard_of_retry}   number of the shard of a row `o`, of an entry `r` of postrider.retry
  *   {oid} {toast} {outbox}     numbers of the table, of that of its large values, in postrider.outbox
  *   {sample}                   percentage of the table that is some twenty pages
- * and a name that is none of these is a bug and aborts. The caller frees. */
+ * and a name that is none of these is a bug and aborts. What stands between {if_scheduled} and {end} is only there when
+ * the table has a column of schedules, and what stands between {else} and {end} only when it has none. The caller
+ * frees. */
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox);
 
 /* The expression that shards an outbox, over these columns; the index has the same. The caller frees. */

@@ -48,7 +48,8 @@ static bool send_from(struct take *t, struct pipeline *p, const char *hand, int6
 	if (t->large_rows)
 		params[n++] = text_param(bytes);
 	return pipeline_send(p, t->first_statement + (t->large_rows ? TAKE_LOWEST_LARGE : TAKE_LOWEST) +
-			     (hand ? TAKE_ON : TAKE_LOWEST), params, n, true, err);
+			     (hand ? TAKE_ON : TAKE_LOWEST), params, n, true, err) &&
+	       schedule_send(p, t->first_statement + TAKE_NEXT_DUE, t->env->table, err);
 }
 
 bool take_send(struct take *t, struct pipeline *p, const struct exchange *x, int64_t now_ms, struct error *err)
@@ -90,20 +91,31 @@ static void note_retries(struct take *t, const PGresult *res, struct answer *ans
 	answer->retries = t->retries;
 }
 
+/* They come first, and say no place. */
+static uint32_t count_due(const PGresult *res)
+{
+	int n = 0;
+
+	while (n < PQntuples(res) && PQgetisnull(res, n, own_field(res, TAKE_PLACE)))
+		n++;
+	return (uint32_t)n;
+}
+
 bool take_rows(struct take *t, PGresult *res, struct answer *answer)
 {
-	uint32_t n = (uint32_t)PQntuples(res), locked = n;
-	char *last = NULL;
+	uint32_t n = (uint32_t)PQntuples(res), n_due = count_due(res), locked = n;
+	const char *last = NULL;
 	bool whole;
 
 	if (n > 0) {
 		if (!PQgetisnull(res, 0, own_field(res, TAKE_LOCKED)))
 			locked = (uint32_t)field_int4(res, 0, own_field(res, TAKE_LOCKED));
-		last = PQgetvalue(res, (int)n - 1, own_field(res, TAKE_PLACE));
+		if (n > n_due)
+			last = PQgetvalue(res, (int)n - 1, own_field(res, TAKE_PLACE));
 		/* Each partition has a TOAST table of its own: too many to ask. */
 		t->large_rows = t->env->table->partitioned || field_int4(res, 0, own_field(res, TAKE_LARGE)) > 0;
 	}
-	whole = locked < t->asked_rows && n == locked;  /* nothing is left behind it */
+	whole = locked - n_due < t->asked_rows && n == locked;  /* nothing is left behind it */
 	hand_move(t->env->hand, whole ? NULL : last, t->has_hand);
 	pass_hand(t);
 	if (n == 0 && !t->from_lowest) {
@@ -112,7 +124,7 @@ bool take_rows(struct take *t, PGresult *res, struct answer *answer)
 	}
 	answer->rows = res;
 	answer->looked = locked;
-	answer->exhausted = whole && t->from_lowest;
+	answer->exhausted = whole && t->from_lowest && n_due < (t->asked_rows + 1) / 2;
 	note_retries(t, res, answer);
 	return true;
 }

@@ -14,6 +14,7 @@
 
 #include "pg/pipeline.h"
 #include "read/reader.h"
+#include "read/schedule.h"
 
 /* --- SQL ------------------------------------------------------------------------------------------------------ */
 
@@ -31,15 +32,23 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
 
 #define TAKE_FIELDS                                                                                             \
 	"(SELECT (pg_relation_size({toast}) > 0)::int), " TAKE_OF_RETRY("entity") ", " TAKE_OF_RETRY("attempts")           \
-	", o.{order}::text"
+	", {if_scheduled}CASE WHEN NOT o.postrider_due THEN {end}o.{order}::text{if_scheduled} END{end}"
+/* Where the table has rows whose time has come, half as many of these come first, and say no place: the hand does not
+ * follow them. */
 #define TAKE_ROWS(after)                                                                                        \
-	" FROM {table} o WHERE" after TAKE_IS_FREE " AND {pending} ORDER BY o.{order} LIMIT $1::int FOR UPDATE SKIP LOCKED"
+	"{if_scheduled} FROM (SELECT o.* FROM (SELECT o.*, o.ctid AS postrider_ctid, true AS postrider_due"     \
+	"   FROM {table} o WHERE" TAKE_IS_FREE " AND {due} ORDER BY o.{scheduled}"                              \
+	"   LIMIT ($1::int + 1) / 2 FOR UPDATE SKIP LOCKED) o"                                                  \
+	"  UNION ALL SELECT o.* FROM (SELECT o.*, o.ctid, false{end}"                                           \
+	" FROM {table} o WHERE" after TAKE_IS_FREE " AND {at_once_in_order} ORDER BY o.{order} LIMIT $1::int FOR UPDATE SKIP LOCKED" \
+	"{if_scheduled}) o) o{end}"
 
 /* $1 rows; $2 where to go on. With `>=` rows of the same place are not passed over; what was taken there is locked. */
 #define TAKE_FROM_LOWEST ""
 #define TAKE_FROM_HAND " o.{order} >= $2::{order_type} AND"
 
-#define TAKE_SQL(after) "SELECT {fields}, NULL::int, " TAKE_FIELDS ", o.ctid" TAKE_ROWS(after)
+#define TAKE_SQL(after)                                                                                         \
+	"SELECT {fields}, NULL::int, " TAKE_FIELDS ", o.{if_scheduled}postrider_{end}ctid" TAKE_ROWS(after)
 
 /* The same, and no more than so many bytes: only where there are values too large for their pages. What is locked and
  * not returned is nobody's until the transaction ends, which is soon. */
@@ -47,7 +56,7 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
 	"SELECT {fields}, o.postrider_locked::int, " TAKE_FIELDS ", o.postrider_ctid"                                \
 	" FROM (SELECT o.*, count(*) OVER () AS postrider_locked,"                                              \
 	"         sum(coalesce(pg_column_size(o.{payload}), 0)) OVER (ROWS UNBOUNDED PRECEDING) AS postrider_bytes" \
-	"       FROM (SELECT o.*, o.ctid AS postrider_ctid" TAKE_ROWS(after) ") o) o"                           \
+	"       FROM (SELECT o.*{else}, o.ctid AS postrider_ctid{end}" TAKE_ROWS(after) ") o) o"                           \
 	" WHERE o.postrider_bytes - coalesce(pg_column_size(o.{payload}), 0) < " bytes "::bigint"
 
 /* Entries whose row is no longer there: somebody deleted it, and nobody will ever publish it and clear the entry. By a
@@ -56,8 +65,8 @@ enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_
 	"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = r.row_id"                       \
 	" AND (SELECT count(*) FROM (SELECT FROM {table} o WHERE o.{id} = r.row_id::{id_type} AND {pending} LIMIT 1) o) = 0"
 
-/* Four statements of the reader's table, from a number on. */
-enum { TAKE_LOWEST, TAKE_ON, TAKE_LOWEST_LARGE, TAKE_ON_LARGE, TAKE_STATEMENTS_COUNT };
+/* Statements of the reader's table, from a number on. */
+enum { TAKE_LOWEST, TAKE_ON, TAKE_LOWEST_LARGE, TAKE_ON_LARGE, TAKE_NEXT_DUE, TAKE_STATEMENTS_COUNT };
 
 #define TAKE_STATEMENTS(first_number)                                                                           \
 	[(first_number) + TAKE_LOWEST] = { "postrider_take", "claim rows", TAKE_SQL(TAKE_FROM_LOWEST) },        \
@@ -65,7 +74,8 @@ enum { TAKE_LOWEST, TAKE_ON, TAKE_LOWEST_LARGE, TAKE_ON_LARGE, TAKE_STATEMENTS_C
 	[(first_number) + TAKE_LOWEST_LARGE] = { "postrider_take_large", "claim rows",                          \
 						 TAKE_SQL_LARGE(TAKE_FROM_LOWEST, "$2") },                      \
 	[(first_number) + TAKE_ON_LARGE] = { "postrider_take_on_large", "claim rows",                           \
-					     TAKE_SQL_LARGE(TAKE_FROM_HAND, "$3") }
+					     TAKE_SQL_LARGE(TAKE_FROM_HAND, "$3") },                    \
+	[(first_number) + TAKE_NEXT_DUE] = SCHEDULE_STATEMENT
 
 /* --- the taking worker ---------------------------------------------------------------------------------------- */
 
@@ -87,7 +97,8 @@ void take_release(struct take *t);
 
 /* Queues a claim. */
 bool take_send(struct take *t, struct pipeline *p, const struct exchange *x, int64_t now_ms, struct error *err);
-/* The answer; takes over `res`. False: it found nothing, but did not begin at the lowest row: to be sent again. */
+/* The answer; takes over `res`. False: it found nothing, but did not begin at the lowest row: to be sent again. Not for
+ * TAKE_NEXT_DUE, which is schedule_take's. */
 bool take_rows(struct take *t, PGresult *res, struct answer *answer);
 bool take_send_again(struct take *t, struct pipeline *p, int64_t now_ms, struct error *err);
 

@@ -180,7 +180,7 @@ static bool begin(struct wal *w, struct error *err)
 	struct tally_place from;
 	bool polled;
 
-	if (!is_polled(w, &polled, err))
+	if (!wal_schedule_is_possible(p->env.outbox, p->env.table, err) || !is_polled(w, &polled, err))
 		return false;
 	/* Who did so may have been killed in the middle of it. */
 	if (polled)
@@ -210,7 +210,9 @@ static bool begin_to_stream(struct wal *w, struct error *err)
 		return true;
 	w->streaming = true;
 	w->confirmed_ms = clock_ms();
-	return replication_start(&w->stream, w->slot, w->publication, c->messages, w->start_lsn, err);
+	/* A message also tells that a row was rescheduled. */
+	return replication_start(&w->stream, w->slot, w->publication, c->messages || w->pool.env.table->scheduled.name,
+				 w->start_lsn, err);
 }
 
 /* --- the log --------------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "pg/exec.h"
 #include "pg/migrate.h"
+#include "read/wal_schedule.h"
 #include "read/wal_slot.h"
 #include "read/wal_state.h"
 
@@ -198,6 +199,8 @@ void wal_check(PGconn *conn, const struct outbox_config *outbox, const struct ta
 		report_error(&k, &err);
 		return;
 	}
+	if (!wal_schedule_is_possible(outbox, table, &err))
+		report_error(&k, &err);
 	check_lacks(&k);
 	check_slot(&k);
 	check_kept(&k);

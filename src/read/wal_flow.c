@@ -10,6 +10,7 @@
 #include "relay/field.h"
 
 #define PREFIX "postrider"              /* of logical messages that are events */
+#define SCHEDULE_PREFIX "postrider.schedule"    /* of those that tell that rows were rescheduled */
 #define PART_MASK 0x7fffffffu           /* a row carries the low bits of its event's number */
 
 enum { REFUSED_MAX = 16 };              /* messages that wait to be put aside */
@@ -40,6 +41,7 @@ void flow_release(struct flow *f)
 	free(f->refused);
 	free(f->pages);
 	free(f->to_park);
+	free(f->rescheduled);
 	free(f->message);
 	wal_page_release(&f->page);
 	wal_mapping_release(&f->mapping);
@@ -88,6 +90,30 @@ static void set_address(struct flow *f, const char *address, int len)
 	PQsetvalue(f->page.rows, (int)f->page.n_rows - 1, f->page.n_fields + 1, (char *)address, len);
 }
 
+static void note_rescheduled(struct flow *f)
+{
+	if (f->n_rescheduled > 0 && f->rescheduled[f->n_rescheduled - 1] == f->xid)
+		return;
+	f->rescheduled = mem_one_more(f->rescheduled, f->n_rescheduled, &f->rescheduled_room, sizeof(*f->rescheduled));
+	f->rescheduled[f->n_rescheduled++] = f->xid;
+}
+
+/* A row with a time is published from the table: see read/wal_schedule.h. Nothing of it is left in the log. */
+static bool pass_over_scheduled(struct flow *f, const struct pgoutput_insert *insert)
+{
+	uint64_t number;
+
+	if (f->mapping.scheduled < 0 || (uint32_t)f->mapping.scheduled >= insert->n_values ||
+	    !insert->values[f->mapping.scheduled].ptr)
+		return false;
+	note_rescheduled(f);
+	if (number_event(f, &number)) {
+		tally_mark(&f->tally, number);
+		tally_advance(&f->tally);
+	}
+	return true;
+}
+
 static bool take_insert(struct flow *f, const struct pgoutput_insert *insert, struct error *err)
 {
 	const struct table *t = f->env->table;
@@ -102,7 +128,8 @@ static bool take_insert(struct flow *f, const struct pgoutput_insert *insert, st
 	}
 	if (insert->relation != f->mapping.relation)
 		return error_set(err, ERROR_BUG, "a row of %s came before its description", t->name);
-	return !number_event(f, &number) || wal_page_add(&f->page, &f->mapping, insert, part_of(number), err);
+	return pass_over_scheduled(f, insert) || !number_event(f, &number) ||
+	       wal_page_add(&f->page, &f->mapping, insert, part_of(number), err);
 }
 
 /* Its number is taken, so that the slot does not wait for it, and its content is kept until it is in a table. */
@@ -138,6 +165,8 @@ static void take_message(struct flow *f, const struct pgoutput_emitted *m)
 	bool foreign = false;
 	struct error why = { 0 };
 
+	if (f->in_transaction && slice_is(m->prefix, SCHEDULE_PREFIX))
+		note_rescheduled(f);
 	if (!is_event(f, m) || !number_event(f, &number))
 		return;
 	if (!wal_page_add_message(&f->page, m->content, f->env->outbox->name, m->lsn, part_of(number), &foreign, &why))
@@ -157,6 +186,18 @@ static bool take_relation(struct flow *f, const struct pgoutput_relation *relati
 	return wal_mapping_make(&f->mapping, f->env->table, relation, err);
 }
 
+/* Without it rows would go out before their time. */
+static bool has_schedule(const struct flow *f, struct error *err)
+{
+	const struct table *t = f->env->table;
+
+	if (!t->scheduled.name || f->mapping.relation != t->oid || f->mapping.scheduled >= 0)
+		return true;
+	error_set(err, ERROR_CONFIG, "the log has no column %s of table %s", t->scheduled.name, t->name);
+	return error_hint(err, "it was dropped or renamed, or the publication has a list of columns without it: put it"
+			       " there, or set outboxes.%s.columns.scheduled_for: \"\"", f->env->outbox->name);
+}
+
 static bool take_data(struct flow *f, struct slice data, struct error *err)
 {
 	struct pgoutput *m = f->message;
@@ -166,6 +207,7 @@ static bool take_data(struct flow *f, struct slice data, struct error *err)
 	switch (m->kind) {
 	case PGOUTPUT_BEGIN:
 		f->in_transaction = true;
+		f->xid = m->begin.xid;
 		tally_begin(&f->tally, m->begin.final_lsn, m->begin.xid);
 		break;
 	case PGOUTPUT_COMMIT:
@@ -173,7 +215,7 @@ static bool take_data(struct flow *f, struct slice data, struct error *err)
 		tally_end(&f->tally, m->commit.end_lsn);
 		break;
 	case PGOUTPUT_RELATION:
-		return take_relation(f, &m->relation, err);
+		return take_relation(f, &m->relation, err) && has_schedule(f, err);
 	case PGOUTPUT_INSERT:
 		return take_insert(f, &m->insert, err);
 	case PGOUTPUT_MESSAGE:

@@ -62,6 +62,9 @@ struct flow {
 	struct flow_refused *refused;
 	uint32_t n_refused;
 	bool warned_of_messages;        /* some are not transactional */
+	uint32_t xid;                   /* of the transaction that is being read */
+	uint32_t *rescheduled;          /* transactions that wrote rows with a time, or changed one; not looked at yet */
+	uint32_t n_rescheduled, rescheduled_room;
 };
 
 void flow_init(struct flow *f, const struct reader_env *env, const struct tally_place *from);

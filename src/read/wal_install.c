@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "pg/conn.h"
 #include "pg/exec.h"
+#include "read/wal_schedule.h"
 #include "read/wal_slot.h"
 #include "read/wal_state.h"
 
@@ -102,8 +103,11 @@ static bool write_down(struct installation *i, const struct replication_system *
 		mem_printf("INSERT INTO postrider.wal_backlog (outbox, n, id)"
 			   " SELECT $1, row_number() OVER (ORDER BY o.%s), o.%s::text FROM %s o"
 			   " WHERE NOT EXISTS (SELECT FROM postrider.parked p"
-			   "  WHERE p.outbox = $1 AND NOT p.is_message AND p.row_id = o.%s::text) AND %s",
-			   t->order.quoted, t->columns[FIELD_ID].quoted, t->name, t->columns[FIELD_ID].quoted, pending);
+			   "  WHERE p.outbox = $1 AND NOT p.is_message AND p.row_id = o.%s::text) AND %s%s%s%s",
+			   t->order.quoted, t->columns[FIELD_ID].quoted, t->name, t->columns[FIELD_ID].quoted, pending,
+			   /* The others are found when they are due. */
+			   t->scheduled.name ? " AND o." : "", t->scheduled.name ? t->scheduled.quoted : "",
+			   t->scheduled.name ? " IS NULL" : "");
 	char confirmed[WAL_LSN_TEXT];
 
 	wal_lsn_write(confirmed, lsn);
@@ -173,7 +177,8 @@ bool wal_install(PGconn *conn, const struct database_config *database, const str
 	bool installed;
 
 	if (!pg_require_session(conn, database, "the reader wal", err) ||
-	    !table_open(conn, outbox, NULL, 0, &i.table, err) || !table_number(conn, i.table, &i.number, err) ||
+	    !table_open(conn, outbox, NULL, 0, &i.table, err) || !wal_schedule_is_possible(outbox, i.table, err) ||
+	    !table_number(conn, i.table, &i.number, err) ||
 	    !pg_query(conn, "wait for another init", "SELECT pg_advisory_lock(hashtextextended('postrider.wal', 0))", 0,
 		      NULL, NULL, err))
 		return false;

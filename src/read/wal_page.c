@@ -40,6 +40,7 @@ bool wal_mapping_make(struct wal_mapping *m, const struct table *table, const st
 		.column_of = mem_new_array(int32_t, n),
 		.types = mem_new_array(uint32_t, n),
 		.conversions = mem_new_array(enum wal_conversion, n),
+		.scheduled = table->scheduled.name ? find_column(relation, table->scheduled.name) : -1,
 	};
 
 	for (size_t i = 0; i < n; i++) {

@@ -24,6 +24,7 @@ struct wal_mapping {
 	int32_t *column_of;             /* of each field, FIELD_EXTRA + n_extra of them; -1: the table has none */
 	uint32_t *types;                /* of each field, as the relation says; 0: the table has none */
 	enum wal_conversion *conversions;
+	int32_t scheduled;              /* the column of schedules; -1: there is none */
 };
 
 /* *m is written only on success; one that was there before is the caller's to release. ERROR_CONFIG when a column that

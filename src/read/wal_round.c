@@ -15,6 +15,7 @@
 #define PARAM_CEILING ((size_t)256 << 20)
 #define NEVER_AGAIN_MS ((int64_t)100 * 365 * 24 * 3600 * 1000)  /* for what only a person can mend */
 
+enum { DUE_BITS = 24 };                 /* of numbers in the table: rows that are parked between two events of the log */
 enum { NO_PART = -1, DURABLE_MS = 1000, PACE_MS = 1 };
 
 void round_init(struct round *r, const struct reader_env *env, const char *slot, struct flow *flow,
@@ -29,6 +30,7 @@ void round_init(struct round *r, const struct reader_env *env, const char *slot,
 		.durable_lsn = durable_lsn,
 		.retained_bytes = -1,
 	};
+	wal_schedule_init(&r->schedule, env);
 	wal_page_init(&r->page, env->table);
 	r->scratch = mem_new_array(struct slice, (size_t)r->page.n_fields);
 	buf_init(&r->behind, PARAM_CEILING);
@@ -53,6 +55,7 @@ void round_release(struct round *r)
 	if (!r->env)
 		return;
 	forget_holds(r);
+	wal_schedule_release(&r->schedule);
 	wal_page_release(&r->page);
 	buf_release(&r->behind);
 	buf_release(&r->xids);
@@ -211,41 +214,50 @@ static void collect(struct round *r, struct pool *p)
 	}
 	r->n_to_park = r->flow->n_to_park;
 	r->n_refused = r->flow->n_refused;
+	r->n_due = wal_schedule_rows(&r->schedule);
 }
 
 /* --- sending ------------------------------------------------------------------------------------------------------ */
 
-/* Events are parked in the order of the log, whenever each of them is. */
-static char *number_in_table(const struct round *r, uint64_t number)
+/* Events are parked in the order of the log, whenever each of them is; and rows whose time has come in between, behind all
+ * that had come by then. */
+static int64_t number_in_table(const struct round *r, uint64_t number)
 {
-	return mem_printf("%lld", (long long)(r->parked_before + 1 + (int64_t)number));
+	return r->parked_before + (int64_t)((number + 1) << DUE_BITS);
+}
+
+static int64_t number_of_due(struct round *r)
+{
+	return r->parked_before + (int64_t)(r->flow->tally.next << DUE_BITS) + (int64_t)(++r->n_parked_due & ((1 << DUE_BITS) - 1));
+}
+
+static bool send_park(struct round *r, struct pool *p, const PGresult *rows, int row, bool is_message, int64_t number,
+		      struct error *err)
+{
+	_cleanup_(mem_freep) char *n = mem_printf("%lld", (long long)number);
+
+	array_begin(&r->fields, TYPE_BYTEA);
+	for (int i = 0; i < r->page.n_fields; i++)
+		array_add(&r->fields, field_raw(rows, row, i));
+	return pipeline_send(&p->pipeline, ROUND_PARK,
+			     (const struct param[]){ slice_param(wal_schedule_entity(rows, row)),
+						     slice_param(field_raw(rows, row, FIELD_ID)), array_param(&r->fields),
+						     text_param(is_message ? "true" : "false"), text_param(n) },
+			     5, false, err);
 }
 
 static bool send_park_row(struct round *r, struct pool *p, uint64_t number, struct error *err)
 {
 	const PGresult *rows;
-	int row, n_fields = r->page.n_fields;
-	_cleanup_(mem_freep) char *n = number_in_table(r, number);
-	struct slice entity, address;
 	enum origin origin;
 	int64_t place;
+	int row;
 
 	flow_find(r->flow, number, &rows, &row);
-	array_begin(&r->fields, TYPE_BYTEA);
-	for (int i = 0; i < n_fields; i++)
-		array_add(&r->fields, field_raw(rows, row, i));
-	entity = field_raw(rows, row, FIELD_ENTITY);
-	if (!entity.ptr)
-		entity = SLICE_LITERAL("");
-	address = field_raw(rows, row, n_fields + 1);
-	place = flow_origin(address, &origin);
+	place = flow_origin(field_raw(rows, row, r->page.n_fields + 1), &origin);
 	if (origin == ORIGIN_BACKLOG)
 		array_add_int8(&r->backlog_numbers, place);
-	return pipeline_send(&p->pipeline, ROUND_PARK,
-			     (const struct param[]){ slice_param(entity), slice_param(field_raw(rows, row, FIELD_ID)),
-						     array_param(&r->fields),
-						     text_param(origin == ORIGIN_MESSAGE ? "true" : "false"), text_param(n) },
-			     5, false, err);
+	return send_park(r, p, rows, row, origin == ORIGIN_MESSAGE, number_in_table(r, number), err);
 }
 
 /* A message that makes no event has no fields but its content, and an entity of its own, which is never tried again. */
@@ -253,7 +265,7 @@ static bool send_park_refused(struct round *r, struct pool *p, const struct flow
 {
 	_cleanup_(mem_freep) char *entity = mem_printf("message %s", m->lsn);
 	_cleanup_(mem_freep) char *delay = mem_printf("%lld", (long long)NEVER_AGAIN_MS);
-	_cleanup_(mem_freep) char *n = number_in_table(r, m->number);
+	_cleanup_(mem_freep) char *n = mem_printf("%lld", (long long)number_in_table(r, m->number));
 
 	array_begin(&r->fields, TYPE_BYTEA);
 	for (int i = 0; i < r->page.n_fields; i++)
@@ -276,6 +288,9 @@ static bool send_parking(struct round *r, struct pool *p, struct error *err)
 			return false;
 	for (uint32_t i = 0; i < r->n_refused; i++)
 		if (!send_park_refused(r, p, &r->flow->refused[i], err))
+			return false;
+	for (uint32_t i = 0; i < r->n_due; i++)
+		if (!send_park(r, p, r->schedule.rows, (int)i, false, number_of_due(r), err))
 			return false;
 	return true;
 }
@@ -397,7 +412,7 @@ static bool is_durable_due(const struct round *r, int64_t now_ms)
 static bool send_settle(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
 {
 	r->durable = is_durable_due(r, now_ms);
-	r->settles = r->n_numbers + r->n_to_park + r->n_refused + r->n_passed + r->n_holds > 0 || r->durable;
+	r->settles = r->n_numbers + r->n_to_park + r->n_refused + r->n_due + r->n_passed + r->n_holds > 0 || r->durable;
 	r->settled = true;
 	r->settling = r->settles;
 	if (!r->settles)
@@ -443,6 +458,31 @@ static bool send_read_backlog(struct round *r, struct pool *p, struct error *err
 			     (const struct param[]){ text_param(after), text_param(rows) }, 2, false, err);
 }
 
+static int64_t look_ms(const struct round *r)
+{
+	return r->backlog ? CLOCK_NEVER : wal_schedule_look_ms(&r->schedule, r->flow->n_rescheduled > 0);
+}
+
+/* Rows that are due. Those that the log has shown must be visible by then, or nobody would know of their time. */
+static bool send_look(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
+{
+	_cleanup_(mem_freep) char *rows = mem_printf("%lld", (long long)r->env->outbox->batch_max);
+
+	if (now_ms < look_ms(r))
+		return true;
+	r->schedule.look_ms = CLOCK_NEVER;
+	r->schedule.looked_ms = now_ms;
+	array_begin(&r->xids, TYPE_INT8);
+	for (uint32_t i = 0; i < r->flow->n_rescheduled; i++)
+		array_add_int8(&r->xids, r->flow->rescheduled[i]);
+	if (r->flow->n_rescheduled > 0 &&
+	    !pipeline_send(&p->pipeline, ROUND_AWAIT, (const struct param[]){ array_param(&r->xids) }, 1, false, err))
+		return false;
+	r->flow->n_rescheduled = 0;
+	return pipeline_send(&p->pipeline, ROUND_READ_DUE, (const struct param[]){ text_param(rows) }, 1, false, err) &&
+	       pipeline_send(&p->pipeline, ROUND_NEXT_DUE, NULL, 0, false, err);
+}
+
 static bool send_heartbeat(struct round *r, struct pool *p, int64_t now_ms, struct error *err)
 {
 	if (!is_beat_due(r, now_ms))
@@ -481,7 +521,8 @@ int64_t round_due_ms(const struct round *r, const struct pool *p, bool may_read)
 
 	if (r->under_way)
 		return CLOCK_NEVER;
-	if (r->flow->n_to_park + r->flow->n_refused > 0 || (may_read && wants_backlog(r)) || wants_list(r))
+	if (r->flow->n_to_park + r->flow->n_refused + wal_schedule_rows(&r->schedule) > 0 ||
+	    (may_read && wants_backlog(r)) || wants_list(r))
 		return 0;
 	due = MIN(due, r->heartbeat_ms + r->env->outbox->wal.heartbeat_ms);
 	/* Settles wait a moment for each other: nobody waits for them. */
@@ -489,7 +530,7 @@ int64_t round_due_ms(const struct round *r, const struct pool *p, bool may_read)
 		due = MIN(due, r->sent_ms + PACE_MS);
 	if (r->dirty && !r->backlog)
 		due = MIN(due, r->durable_ms + DURABLE_MS);
-	return may_read ? MIN(due, parking_next_ms(r->parking)) : due;
+	return may_read ? MIN(due, MIN(parking_next_ms(r->parking), look_ms(r))) : due;
 }
 
 bool round_begin(struct round *r, struct pool *p, bool may_read, int64_t now_ms, struct error *err)
@@ -501,8 +542,10 @@ bool round_begin(struct round *r, struct pool *p, bool may_read, int64_t now_ms,
 	p->round++;
 	collect(r, p);
 	return send_settle(r, p, now_ms, err) &&
-	       (!may_read || (send_read_parked(r, p, now_ms, err) && send_read_backlog(r, p, err))) &&
-	       send_list(r, p, err) && send_heartbeat(r, p, now_ms, err) && pipeline_sync(&p->pipeline, err) && pipeline_flush(&p->pipeline, err);
+	       (!may_read || (send_read_parked(r, p, now_ms, err) && send_read_backlog(r, p, err) &&
+			      send_look(r, p, now_ms, err))) &&
+	       send_list(r, p, err) && send_heartbeat(r, p, now_ms, err) && pipeline_sync(&p->pipeline, err) &&
+	       pipeline_flush(&p->pipeline, err);
 }
 
 /* --- receiving ------------------------------------------------------------------------------------------------------ */
@@ -588,6 +631,11 @@ static bool take_result(struct round *r, struct pool *p, int statement, PGresult
 		flow_end_backlog(r->flow);
 		r->backlog = false;
 		break;
+	case ROUND_READ_DUE:
+		return wal_schedule_take(&r->schedule, r->parking, res, err);
+	case ROUND_NEXT_DUE:
+		wal_schedule_take_next(&r->schedule, res, clock_ms());
+		break;
 	case ROUND_RETAINED:
 		take_retained(r, res);
 		break;
@@ -606,6 +654,9 @@ static void conclude(struct round *r, int64_t now_ms)
 	for (uint32_t i = 0; i < r->n_passed; i++)
 		if (--r->passed[i]->in_flight == 0)
 			parking_set_refused(r->passed[i], SLICE_NULL, 0, parking_due_ms(r->passed[i], now_ms));
+	/* Due rows of an entity may be in flight behind a row of the log that was refused, and left the window with it. */
+	for (uint32_t i = 0; i < r->n_holds; i++)
+		r->holds[i].entity->in_flight = 0;
 	for (uint32_t i = 0; i < r->n_holds; i++) {
 		struct round_hold *h = &r->holds[i];
 
@@ -624,6 +675,9 @@ static void conclude(struct round *r, int64_t now_ms)
 	flow_settled(r->flow, r->numbers, r->n_numbers);
 	flow_parked(r->flow, r->n_to_park);
 	flow_refused_settled(r->flow, r->n_refused);
+	wal_schedule_published(&r->schedule, r->n_passed);
+	if (r->n_due > 0)
+		wal_schedule_parked(&r->schedule, r->parking, now_ms);
 	r->dirty = !r->durable;
 	if (r->durable) {
 		r->durable_lsn = r->place.confirmed_lsn;

@@ -8,8 +8,10 @@
 #include <stdint.h>
 
 #include "read/pool.h"
+#include "read/schedule.h"
 #include "read/settle.h"
 #include "read/wal_flow.h"
+#include "read/wal_schedule.h"
 #include "read/wal_slot.h"
 
 /* --- SQL: these statements stand in the leader's table, from ROUND_FIRST on ------------------------------------------- */
@@ -29,6 +31,8 @@ enum {
 	ROUND_READ_PARKED,
 	ROUND_READ_BACKLOG,
 	ROUND_END_BACKLOG,
+	ROUND_READ_DUE,
+	ROUND_NEXT_DUE,
 	ROUND_LIST_PARKED,
 	ROUND_HEARTBEAT,
 	ROUND_RETAINED,
@@ -85,11 +89,13 @@ enum {
 		/* $1 behind this number, $2 rows */                                                            \
 		"SELECT {fields}, b.n FROM (SELECT b.n, b.id FROM postrider.wal_backlog b"                      \
 		"   WHERE b.outbox = {outbox} AND b.n > $1::bigint ORDER BY b.n LIMIT $2::int) b"               \
-		" LEFT JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{id} = b.id::{id_type} LIMIT 1) o ON true"  \
+		" LEFT JOIN LATERAL (SELECT o.* FROM {table} o WHERE o.{id} = b.id::{id_type} AND {at_once} LIMIT 1) o ON true"  \
 		" ORDER BY b.n" },                                                                              \
 	[ROUND_END_BACKLOG] = { "postrider_before_end", "settle rows from before the slot",                     \
 		/* What is left of the list was deleted by somebody else. */                                    \
 		"DELETE FROM postrider.wal_backlog b WHERE b.outbox = {outbox}" },                              \
+	[ROUND_READ_DUE] = { "postrider_due", "read rows that are due", WAL_SCHEDULE_SQL_READ },                \
+	[ROUND_NEXT_DUE] = SCHEDULE_STATEMENT,                                                                  \
 	[ROUND_LIST_PARKED] = { "postrider_list_parked", "list parked entities",                                \
 		/* Those that a person has put aside may have no event there yet. */                            \
 		"SELECT p.entity, r.row_id, coalesce(r.attempts, 0),"                                           \
@@ -120,6 +126,7 @@ struct round {
 	const struct reader_env *env;
 	struct flow *flow;
 	struct parking *parking;
+	struct wal_schedule schedule;
 	struct wal_page page;           /* for events from the table … */
 	struct slice *scratch;          /* … and the fields of one of them */
 	const char *slot;
@@ -134,6 +141,8 @@ struct round {
 	uint64_t *numbers;              /* events that it settles */
 	uint32_t n_numbers, numbers_room;
 	uint32_t n_to_park, n_refused;  /* of the flow's lists */
+	uint32_t n_due;                 /* of the schedule's */
+	uint64_t n_parked_due;          /* in all */
 	struct round_hold *holds;
 	uint32_t n_holds, holds_room;
 	struct parked **passed;         /* entities, once for each event from the table that was published */

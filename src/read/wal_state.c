@@ -283,6 +283,7 @@ bool wal_lacks_of_publication(PGconn *conn, const char *publication, const struc
 		add_name(&names, &table->columns[f]);
 	for (size_t i = 0; i < table->n_extra; i++)
 		add_name(&names, &table->extra[i]);
+	add_name(&names, &table->scheduled);
 	buf_add_char(&names, '}');
 	return pg_query(conn, "look at the publication", SELECT_LACKS_OF_PUBLICATION, 3,
 			(const char *const[]){ publication, oid, buf_str(&names) }, ret, err);

@@ -128,6 +128,8 @@ void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer)
 	/* Each partition has a TOAST table of its own: too many to ask. */
 	w->large_rows = w->env->table->partitioned || atoll(PQgetvalue(res, 0, WALK_TOAST)) > 0;
 	note_retries(w, answer);
+	if (w->env->table->scheduled.name)
+		schedule_take(res, WALK_NEXT_DUE, answer);
 }
 
 /* Each row says which entity it is of, counted from 1 in the order of the claim; results may come in any order. */

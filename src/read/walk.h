@@ -12,6 +12,7 @@
 #include "pg/pipeline.h"
 #include "read/front.h"
 #include "read/reader.h"
+#include "read/schedule.h"
 
 /* An entity in flight may be a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
  * takes no more of them than this, and a worker has at most two such claims in flight. */
@@ -28,28 +29,47 @@ enum {
 	WALK_PARAMS,
 };
 
+/* Entities with rows whose time has come, those that wait longest first; numbered -1, -2 …, so that the hand does not
+ * follow them. Half of what is wanted stands in front of the walk and the rest behind it, so neither starves the
+ * other. Each entity is tried once only, because a session's own lock does not stop it. Those that we cannot have are
+ * left out before the rows are counted, for one of them may have many. */
+#define WALK_DUE                                                                                                \
+	"{if_scheduled}due_row(e, at) AS MATERIALIZED ("                                                        \
+	"  SELECT o.{key}, o.{scheduled} FROM {table} o WHERE o.{key} IS NOT NULL AND {due}"                    \
+	"    AND (o.{key}::text IN (SELECT unnest($4::text[]))) IS NOT TRUE"                                    \
+	"    AND CASE WHEN (SELECT count(*) = 0 FROM postrider.retry r WHERE r.outbox = {outbox}) THEN true"    \
+	"      ELSE NOT EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox}"                        \
+	"        AND r.entity = o.{key}::text AND r.retry_at > now()) END"                                      \
+	"    ORDER BY o.{scheduled} LIMIT 1000"                                                                 \
+	"), due(e, n) AS MATERIALIZED ("                                                                        \
+	"  SELECT d.e, -row_number() OVER (ORDER BY min(d.at)) FROM due_row d GROUP BY d.e"                     \
+	"), {end}"
+#define WALK_IS_NOT_DUE(entity) "{if_scheduled} AND (" entity " IN (SELECT d.e FROM due d)) IS NOT TRUE{end}"
+
 #define WALK_CANDIDATES                                                                                         \
 	"WITH RECURSIVE hand(h) AS MATERIALIZED ("                                                              \
 	"  SELECT CASE WHEN $2::bool THEN coalesce("                                                            \
 	"    (SELECT o.{key} FROM {table} o TABLESAMPLE SYSTEM ({sample})"                                      \
-	"      WHERE o.{key} IS NOT NULL AND {pending} ORDER BY random() LIMIT 1), $1::{key_type})"             \
+	"      WHERE o.{key} IS NOT NULL AND {at_once} ORDER BY random() LIMIT 1), $1::{key_type})"             \
 	"  ELSE $1::{key_type} END"                                                                             \
 	"), ahead(e) AS ("                                                                                      \
-	"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) AND {pending} ORDER BY o.{key} LIMIT 1)" \
+	"  (SELECT o.{key} FROM {table} o WHERE o.{key} > (SELECT h FROM hand) AND {at_once} ORDER BY o.{key} LIMIT 1)" \
 	"  UNION ALL"                                                                                           \
-	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e AND {pending} ORDER BY o.{key} LIMIT 1)"   \
+	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > a.e AND {at_once} ORDER BY o.{key} LIMIT 1)"   \
 	"    FROM ahead a WHERE a.e IS NOT NULL"                                                                \
 	"), behind(e) AS ("                                                                                     \
-	"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL AND {pending} ORDER BY o.{key} LIMIT 1)"    \
+	"  (SELECT o.{key} FROM {table} o WHERE o.{key} IS NOT NULL AND {at_once} ORDER BY o.{key} LIMIT 1)"    \
 	"  UNION ALL"                                                                                           \
-	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e AND {pending} ORDER BY o.{key} LIMIT 1)"   \
+	"  SELECT (SELECT o.{key} FROM {table} o WHERE o.{key} > b.e AND {at_once} ORDER BY o.{key} LIMIT 1)"   \
 	"    FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e < h)"                              \
-	"), candidate(e, n) AS MATERIALIZED ("                                                                  \
-	"  SELECT w.e, row_number() OVER () FROM ("                                                             \
-	"      SELECT a.e FROM ahead a WHERE a.e IS NOT NULL"                                                   \
+	"), " WALK_DUE "candidate(e, n) AS MATERIALIZED ("                                                      \
+	"  {if_scheduled}SELECT d.e, d.n FROM due d WHERE d.n >= -($3::int + 1) / 2 UNION ALL {end}"            \
+	"  (SELECT w.e, row_number() OVER () FROM ("                                                            \
+	"      SELECT a.e FROM ahead a WHERE a.e IS NOT NULL" WALK_IS_NOT_DUE("a.e")                            \
 	"      UNION ALL"                                                                                       \
-	"      SELECT b.e FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e <= h)) w"             \
-	"  LIMIT 1000"                                                                                          \
+	"      SELECT b.e FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e <= h)"                \
+	WALK_IS_NOT_DUE("b.e") ") w LIMIT 1000)"                                                                \
+	"  {if_scheduled}UNION ALL SELECT d.e, d.n FROM due d WHERE d.n < -($3::int + 1) / 2{end}"              \
 	"), "
 
 /* Tests for the reader's CASE, which fixes their order: what takes something is tried last, and only for entities that
@@ -60,7 +80,13 @@ enum {
 	" AND EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"         \
 	"   AND r.retry_at > now()"                                                                             \
 	"   AND (r.row_id IS NULL OR EXISTS (SELECT FROM {table} o"                                             \
-	"     WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type} AND {pending})))"
+	"     WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type} AND {ready})))"
+
+#define WALK_LOOKED_AT(entity)                                                                                  \
+	"{if_scheduled}coalesce(max(" entity ".n) FILTER (WHERE " entity ".n > 0), 0)"                          \
+	"   + count(*) FILTER (WHERE " entity ".n < 0) AS looked,"                                              \
+	" (array_agg(" entity ".e ORDER BY " entity ".n DESC) FILTER (WHERE " entity ".n > 0))[1] AS last"      \
+	"{else}max(" entity ".n) AS looked, (array_agg(" entity ".e ORDER BY " entity ".n DESC))[1] AS last{end}"
 
 /* Remembers the entities for the statement that reads their rows, and answers. `tried` are those that the walk stopped at,
  * of which some may not be in locked. */
@@ -70,17 +96,19 @@ enum {
 	"    pg_backend_pid() AS pid, pg_relation_size({toast}) AS toast,"                                      \
 	"    set_config('postrider.claim', coalesce(array_agg(l.e)::text, '{}'), true) FROM locked l"           \
 	"), tried AS ("                                                                                         \
-	"  SELECT count(*)::int AS n, max(t.n) AS looked, (array_agg(t.e ORDER BY t.n DESC))[1] AS last FROM " tried " t" \
+	"  SELECT count(*)::int AS n, " WALK_LOOKED_AT("t") " FROM " tried " t"                                 \
 	"), seen AS ("          /* all there was to look at, when that was not enough */                        \
-	"  SELECT max(c.n) AS looked, (array_agg(c.e ORDER BY c.n DESC))[1] AS last FROM candidate c"           \
+	"  SELECT " WALK_LOOKED_AT("c") " FROM candidate c"                                                     \
 	") SELECT e.e::text, e.n, r.row_id, r.attempts, t.pid, t.toast,"                                        \
 	"   CASE WHEN d.n = $3::int THEN d.last ELSE (SELECT s.last FROM seen s) END::text,"                    \
 	"   CASE WHEN d.n = $3::int THEN d.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"         \
-	"   d.n < $3::int AND " whole ", " whole                                                                \
+	"   d.n < $3::int AND " whole WALK_DUE_IS_WHOLE ", " whole WALK_DUE_IS_WHOLE                            \
+	"   {if_scheduled}, " SCHEDULE_NEXT_DUE "{end}"                                                         \
 	" FROM tried d CROSS JOIN taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"         \
 	"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text"
 
 /* All that there is was looked at. */
+#define WALK_DUE_IS_WHOLE "{if_scheduled} AND (SELECT count(*) FROM due_row) < 1000{end}"
 #define WALK_IS_WHOLE "coalesce((SELECT s.looked FROM seen s), 0) < 1000"
 #define WALK_TAKEN WALK_TAKEN_OF("locked", WALK_IS_WHOLE)
 
@@ -96,6 +124,7 @@ enum {
 	WALK_LOOKED,                    /* how many */
 	WALK_EXHAUSTED,                 /* there were no others */
 	WALK_WHOLE,                     /* nor would there have been more to look at */
+	WALK_NEXT_DUE,                  /* see SCHEDULE_NEXT_DUE; only of tables with such rows */
 };
 
 /* The rows of the entities that were claimed, in the same transaction. Rows of one entity come in order because each
@@ -104,8 +133,8 @@ enum {
  * through an empty table seems short. $1 rows, $2 rows of one entity. */
 #define WALK_ROWS_OF_EACH                                                                                       \
 	" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"                \
-	" CROSS JOIN LATERAL (SELECT o.*, o.ctid AS postrider_ctid FROM {table} o"                              \
-	"   WHERE o.{key} = c.e AND {pending} ORDER BY o.{key}, o.{order} LIMIT $2::int) o"
+	" CROSS JOIN LATERAL ("                                                                                 \
+	SCHEDULE_ROWS("o.*, o.ctid AS postrider_ctid", "o.{key} = c.e", "o.{key}", "$2::int") ") o"
 
 #define WALK_SQL_READ "SELECT {fields}, c.n::int, o.postrider_ctid" WALK_ROWS_OF_EACH " LIMIT $1::int"
 

@@ -26,7 +26,7 @@ struct bell {
 	_Atomic uint64_t rings;
 	_Atomic uint32_t next;                  /* where to look for a sleeper first */
 	_Atomic int64_t next_look_ms;
-	_Atomic int64_t due_ms;                 /* a held entity may be tried again */
+	_Atomic int64_t due_ms;                 /* a held entity may be tried again, or a scheduled row is due */
 	_Atomic bool deaf;                      /* nobody will ring when rows come: look often */
 	_Atomic int64_t pace_ms;                /* the last wait between two looks while deaf */
 	_Atomic uint64_t rows;                  /* claimed so far by all workers of the node */
@@ -43,7 +43,8 @@ void bell_ring(struct bell *b);
 void bell_ring_all(struct bell *b);
 /* There are rows for this worker, and for no other. */
 void bell_ring_worker(struct bell *b, uint32_t w);
-/* A held entity may be tried again at this time. Only the earliest is kept; the watchdog finds the others. */
+/* A held entity may be tried again at this time, or a scheduled row is due. Only the earliest is kept; the watchdog, or
+ * the answer to the next claim, finds the others. */
 void bell_due(struct bell *b, int64_t when_ms);
 /* Rows come in without ringing from now on, or ring again. */
 void bell_set_deaf(struct bell *b, bool deaf);

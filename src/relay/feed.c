@@ -375,6 +375,8 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 	bell_claimed(f->env.bell, rows, now);
 	if (a->look_again_ms > 0)
 		bell_due(f->env.bell, now + a->look_again_ms);
+	if (a->due_in_ms > 0)
+		bell_due(f->env.bell, now + a->due_in_ms);
 	if (f->hungry && f->misses >= MISSES_MAX) {
 		f->hungry = false;
 		bell_due(f->env.bell, now + AFTER_MISSES_MS);

@@ -45,7 +45,7 @@ def test_an_idle_database_without_nodes(database, config):
     assert status_json(config) == {
         "schema": {"version": version, "known": version}, "nodes": [],
         "outboxes": [{"name": "orders", "table": "public.outbox", "reader": "advisory", "pending": 0,
-                      "pending_exact": True, "oldest_ms": None, "held": 0, "blocked": 0, "next_try_at": None,
+                      "pending_exact": True, "oldest_ms": None, "scheduled": 0, "next_due_ms": None, "held": 0, "blocked": 0, "next_try_at": None,
                       "paused_since": None, "paused_by": None, "error": None}],
         "slots": []}
     shown = text(config)

@@ -329,7 +329,7 @@ def test_memory_stays_bounded_while_a_transaction_of_300000_rows_streams_through
 def test_rows_may_stay_and_are_published_once_over_restarts(database, kafka, topic, tail, start_relay, stopped):
     entities = database.entities(30)
     database.write_backlog(5)
-    content = wal_settings(database, kafka, topic, published="keep")
+    content = wal_settings(database, kafka, topic, published="keep", columns={"scheduled_for": ""})
     relay = tail(content)
     with Writers(database.dsn, entities, threads=2, pause=0.002):
         for _ in range(3):
@@ -343,7 +343,7 @@ def test_rows_may_stay_and_are_published_once_over_restarts(database, kafka, top
 
 @pytest.mark.parametrize("published", ["delete", "keep"])
 def test_a_row_that_its_own_transaction_deletes_is_published(database, kafka, topic, tail, stopped, published):
-    relay = tail(wal_settings(database, kafka, topic, published=published))
+    relay = tail(wal_settings(database, kafka, topic, published=published, columns={"scheduled_for": ""}))
     with database.connect() as connection:
         for number in range(50):
             with connection.transaction():

@@ -46,6 +46,7 @@ struct reply {
 	enum error_kind why;            /* unsettled because of this */
 	struct retry retry;
 	int64_t look_again_ms;
+	int64_t due_in_ms;
 };
 
 struct reader {
@@ -185,7 +186,7 @@ static bool fake_receive(struct reader *r, bool *ret_complete, struct answer *re
 	if (!r->busy || !r->replied)
 		return true;
 	*ret = (struct answer){ .settled = !r->reply.unsettled, .exhausted = r->reply.exhausted,
-				.look_again_ms = r->reply.look_again_ms };
+				.look_again_ms = r->reply.look_again_ms, .due_in_ms = r->reply.due_in_ms };
 	if (r->reply.unsettled && r->reply.why != ERROR_NONE)
 		error_set(&ret->settle_error, r->reply.why, "could not settle");
 	if (strchr(r->said, '+'))
@@ -858,6 +859,24 @@ static void a_reader_says_when_to_look_again(void **state _unused_)
 	scene_close(&s);
 }
 
+static void a_row_that_is_scheduled_wakes_the_worker_in_time(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s);
+	assert_exchange("+10");
+	reply(&s, (struct reply){ .exhausted = true, .due_in_ms = 300 });
+	assert_int_equal(s.deadline, s.now + 300);
+	s.now = s.deadline;
+	turn(&s);
+	turn(&s);
+	assert_exchange("+10");
+	/* The one after it is not forgotten. */
+	reply(&s, (struct reply){ .rows = "a1", .exhausted = true, .due_in_ms = 200 });
+	assert_int_equal(s.deadline, s.now + 200);
+	scene_close(&s);
+}
+
 static void rows_that_were_not_where_they_had_been_are_settled_again_at_once(void **state _unused_)
 {
 	struct scene s;
@@ -1411,6 +1430,7 @@ int main(void)
 		cmocka_unit_test(waits_between_failing_settles_grow_and_begin_anew_when_it_worked),
 		cmocka_unit_test(while_a_failed_settle_waits_there_are_beats),
 		cmocka_unit_test(a_reader_says_when_to_look_again),
+		cmocka_unit_test(a_row_that_is_scheduled_wakes_the_worker_in_time),
 		cmocka_unit_test(rows_that_were_not_where_they_had_been_are_settled_again_at_once),
 		cmocka_unit_test(what_was_claimed_beside_a_failing_settle_is_sent_all_the_same),
 		cmocka_unit_test(a_refused_settle_is_repeated_row_by_row_and_holds_only_the_row_that_is_meant),

@@ -152,9 +152,9 @@ static void commit(struct scene *s)
 	s->lsn += 100;
 }
 
-static void relation(struct scene *s, uint32_t oid)
+static void write_relation(struct scene *s, uint32_t oid, uint16_t n_columns)
 {
-	static const char *const names[] = { "id", "entity_id", "payload" };
+	static const char *const names[] = { "id", "entity_id", "payload", "due_at" };
 
 	buf_clear(&s->message);
 	add_u8(&s->message, 'R');
@@ -162,13 +162,18 @@ static void relation(struct scene *s, uint32_t oid)
 	add_name(&s->message, "public");
 	add_name(&s->message, "outbox");
 	add_u8(&s->message, 'd');
-	add_u16(&s->message, ARRAY_SIZE(names));
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+	add_u16(&s->message, n_columns);
+	for (size_t i = 0; i < n_columns; i++) {
 		add_u8(&s->message, 0);
 		add_name(&s->message, names[i]);
 		add_u32(&s->message, TYPE_TEXT);
 		add_u32(&s->message, UINT32_MAX);
 	}
+}
+
+static void relation(struct scene *s, uint32_t oid)
+{
+	write_relation(s, oid, 3);
 	must_take(s);
 }
 
@@ -187,6 +192,24 @@ static void write_insert(struct scene *s, uint32_t oid, const char *id, const ch
 static void insert(struct scene *s, const char *id, const char *entity)
 {
 	write_insert(s, TABLE_OID, id, entity);
+	must_take(s);
+}
+
+/* A row of the table with a column of schedules; `due` may be NULL. */
+static void insert_due(struct scene *s, const char *id, const char *entity, const char *due)
+{
+	buf_clear(&s->message);
+	add_u8(&s->message, 'I');
+	add_u32(&s->message, TABLE_OID);
+	add_u8(&s->message, 'N');
+	add_u16(&s->message, 4);
+	add_value(&s->message, id);
+	add_value(&s->message, entity);
+	add_value(&s->message, "{}");
+	if (due)
+		add_value(&s->message, due);
+	else
+		add_u8(&s->message, 'n');
 	must_take(s);
 }
 
@@ -281,6 +304,44 @@ static void what_stands_behind_a_refused_row_is_parked_with_it(void **state _unu
 	flow_settled(&s.flow, (const uint64_t[]){ 2, 5 }, 2);
 	assert_int_equal(s.flow.n_pages, 0);
 	assert_int_equal(s.flow.tally.known.confirmed_lsn, 2010);
+	scene_close(&s);
+}
+
+static void rows_with_a_time_are_left_to_the_table(void **state _unused_)
+{
+	struct scene s;
+
+	scene_open(&s);
+	s.table.scheduled = (struct table_column){ .name = text("due_at"), .type = text("timestamp with time zone") };
+	begin(&s);
+	write_relation(&s, TABLE_OID, 4);
+	must_take(&s);
+	insert_due(&s, "1", "a", "2027-01-01 00:00:00+00");
+	insert_due(&s, "2", "a", NULL);
+	insert_due(&s, "3", "b", "2027-01-01 00:00:00+00");
+	commit(&s);
+	flow_deal(&s.flow, &s.pool, &s.parking);
+	assert_int_equal(queued(&s), 1);
+	/* Its transaction is to be waited for, once. */
+	assert_int_equal(s.flow.n_rescheduled, 1);
+	assert_int_equal(s.flow.rescheduled[0], 770);
+	flow_settled(&s.flow, (const uint64_t[]){ 1 }, 1);
+	assert_int_equal(s.flow.tally.known.confirmed_lsn, 2010);
+	scene_close(&s);
+}
+
+static void a_log_without_the_times_is_refused(void **state _unused_)
+{
+	struct scene s;
+	struct error err = { 0 };
+
+	scene_open(&s);
+	s.table.scheduled = (struct table_column){ .name = text("due_at"), .type = text("timestamp with time zone") };
+	begin(&s);
+	write_relation(&s, TABLE_OID, 3);
+	assert_false(take(&s, &err));
+	assert_int_equal(err.kind, ERROR_CONFIG);
+	assert_non_null(strstr(err.message, "no column due_at"));
 	scene_close(&s);
 }
 
@@ -392,6 +453,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_are_dealt_out_and_kept_until_they_are_settled),
 		cmocka_unit_test(what_stands_behind_a_refused_row_is_parked_with_it),
+		cmocka_unit_test(rows_with_a_time_are_left_to_the_table),
+		cmocka_unit_test(a_log_without_the_times_is_refused),
 		cmocka_unit_test(rows_of_other_tables_are_none_of_ours),
 		cmocka_unit_test(a_message_that_makes_no_event_does_not_hold_the_slot),
 		cmocka_unit_test(it_is_full_when_workers_have_enough),
