@@ -56,7 +56,7 @@ static const struct statement statements[ST_COUNT] = {
 
 	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN },
 	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
-		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_BY("locked", FRONT_IS_WHOLE) },
 
 	[ST_READ] = { "postrider_read", "read rows", WALK_SQL_READ },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_READ_LARGE },

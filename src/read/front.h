@@ -59,8 +59,8 @@ enum {
 	"        WHERE r.outbox = {outbox} AND r.retry_at <= now() ORDER BY r.retry_at LIMIT 100)"              \
 	"    ) x GROUP BY x.e) c"                                                                               \
 	"), "
-/* True when there was no more than that. */
-#define FRONT_IS_WHOLE "(SELECT count(*) < 1000 FROM front)"
+/* True when there was no more than that: for WALK_TAKEN_BY. */
+#define FRONT_IS_WHOLE "(SELECT count(*) < 1000 FROM front)", "(SELECT count(*) < 1000 FROM front)"
 
 struct front {
 	const struct reader_env *env;

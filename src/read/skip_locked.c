@@ -87,7 +87,7 @@ static const struct statement entities_statements[ENTITIES_STATEMENTS] = {
 
 	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN },
 	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
-		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_BY("locked", FRONT_IS_WHOLE) },
 
 	[ST_LOCK] = { "postrider_lock", "lock rows",
 		"SELECT count(*) FROM (SELECT" OF_EACH("o.ctid") " FOR UPDATE SKIP LOCKED) o LIMIT $1::int) l" },
