@@ -54,9 +54,9 @@ static const struct statement statements[ST_COUNT] = {
 		" FROM (SELECT unnest($1::text[]) WHERE current_setting('postrider.settled', true) = $2::text"
 		"       UNION ALL SELECT unnest($3::text[])) u(e)" },
 
-	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN },
+	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN_BY_WALK("locked") },
 	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
-		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_AT_FRONT("locked") },
 
 	[ST_READ] = { "postrider_read", "read rows", WALK_SQL_READ },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_READ_LARGE },

@@ -8,7 +8,7 @@
 
 enum {
 	LOOK_EVERY_MS = 200,
-	SLOW_WALK_MS = 10,              /* a claim at the front takes a few */
+	SLOW_WALK_MS = 30,              /* a claim at the front takes a few */
 	WALK_SHARE = 20,                /* a walk may take this part of the time: 5 percent */
 };
 
@@ -41,11 +41,16 @@ static bool walk_is_due(const struct front *f, int64_t now_ms)
 	return now_ms - last >= pause && atomic_compare_exchange_strong(&hand->walked_ms, &last, now_ms);
 }
 
+/* Of a backlog walks get more than a look from the floor does, unless they have to pass over too much. */
+static bool walks_are_better(const struct front *f)
+{
+	return f->backlog && atomic_load(&f->env->hand->walk_took_ms) <= SLOW_WALK_MS;
+}
+
 bool front_serves(struct front *f, int64_t now_ms)
 {
 	f->sent_ms = now_ms;
-	f->serving = f->known && !f->starved &&
-		     (!f->backlog || atomic_load(&f->env->hand->walk_took_ms) > SLOW_WALK_MS) && !walk_is_due(f, now_ms);
+	f->serving = f->known && !f->starved && !walks_are_better(f) && !walk_is_due(f, now_ms);
 	return f->serving;
 }
 
@@ -58,7 +63,7 @@ struct param front_param(struct front *f)
 
 bool front_send(struct front *f, struct pipeline *p, int64_t now_ms, struct error *err)
 {
-	if (f->first_statement == 0)
+	if (f->first_statement == 0 || walks_are_better(f))
 		return true;
 	if (!horizon_send(&f->horizon, p, now_ms, err))
 		return false;

@@ -72,9 +72,9 @@ const struct statement lease_statements[ST_COUNT] = {
 			  "SELECT unnest($2::bigint[] || $5::bigint)") },
 
 	[ST_CLAIM] = { "postrider_claim", "claim entities",
-		WALK_CANDIDATES LOCKED WALK_TAKEN_OF("free", WALK_IS_WHOLE) },
+		WALK_CANDIDATES LOCKED WALK_TAKEN_BY_WALK("free") },
 	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
-		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("free", FRONT_IS_WHOLE) },
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_AT_FRONT("free") },
 
 	[ST_READ] = { "postrider_read", "read rows", WALK_SQL_READ },
 	[ST_READ_LARGE] = { "postrider_read_large", "read rows", WALK_SQL_READ_LARGE },

@@ -89,9 +89,9 @@ static const struct statement rows_statements[ROWS_STATEMENTS] = {
 static const struct statement entities_statements[ENTITIES_STATEMENTS] = {
 	TRANSACTION,
 
-	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN },
+	[ST_CLAIM] = { "postrider_claim", "claim entities", WALK_CANDIDATES LOCKED WALK_TAKEN_BY_WALK("locked") },
 	[ST_CLAIM_FRONT] = { "postrider_claim_front", "claim entities",
-		FRONT_CANDIDATES LOCKED WALK_TAKEN_OF("locked", FRONT_IS_WHOLE) },
+		FRONT_CANDIDATES LOCKED WALK_TAKEN_AT_FRONT("locked") },
 
 	[ST_LOCK] = { "postrider_lock", "lock rows",
 		"SELECT count(*) FROM ((SELECT" LOCK_EACH("{at_once}", "o.{order}") ")"

@@ -90,7 +90,7 @@ enum {
 
 /* Remembers the entities for the statement that reads their rows, and answers. `tried` are those that the walk stopped at,
  * of which some may not be in locked. */
-#define WALK_TAKEN_OF(tried, whole)                                                                                  \
+#define WALK_TAKEN_OF(tried, whole, shown)                                                                      \
 	"taken AS MATERIALIZED ("                                                                               \
 	"  SELECT array_agg(l.e) AS entities,"                                                                  \
 	"    pg_backend_pid() AS pid, pg_relation_size({toast}) AS toast,"                                      \
@@ -102,15 +102,16 @@ enum {
 	") SELECT e.e::text, e.n, r.row_id, r.attempts, t.pid, t.toast,"                                        \
 	"   CASE WHEN d.n = $3::int THEN d.last ELSE (SELECT s.last FROM seen s) END::text,"                    \
 	"   CASE WHEN d.n = $3::int THEN d.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"         \
-	"   d.n < $3::int AND " whole WALK_DUE_IS_WHOLE ", " whole WALK_DUE_IS_WHOLE                            \
+	"   d.n < $3::int AND " whole "{if_scheduled} AND (SELECT count(*) FROM due_row) < 1000{end}, " shown   \
 	"   {if_scheduled}, " SCHEDULE_NEXT_DUE "{end}"                                                         \
 	" FROM tried d CROSS JOIN taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"         \
 	"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text"
 
-/* All that there is was looked at. */
-#define WALK_DUE_IS_WHOLE "{if_scheduled} AND (SELECT count(*) FROM due_row) < 1000{end}"
+/* All that there is was looked at. To ask that of a walk that has got enough would make it walk on, so `shown`, which is
+ * always asked, is for claims at the front. */
 #define WALK_IS_WHOLE "coalesce((SELECT s.looked FROM seen s), 0) < 1000"
-#define WALK_TAKEN WALK_TAKEN_OF("locked", WALK_IS_WHOLE)
+#define WALK_TAKEN_BY_WALK(tried) WALK_TAKEN_OF(tried, WALK_IS_WHOLE, "true")
+#define WALK_TAKEN_AT_FRONT(tried) WALK_TAKEN_OF(tried, FRONT_IS_WHOLE, FRONT_IS_WHOLE)
 
 /* Fields of the answer, one row per entity or one with a NULL entity. */
 enum {
@@ -123,7 +124,7 @@ enum {
 	WALK_LAST,                      /* the last entity looked at */
 	WALK_LOOKED,                    /* how many */
 	WALK_EXHAUSTED,                 /* there were no others */
-	WALK_WHOLE,                     /* nor would there have been more to look at */
+	WALK_WHOLE,                     /* at the front: nor would there have been more to look at */
 	WALK_NEXT_DUE,                  /* see SCHEDULE_NEXT_DUE; only of tables with such rows */
 };
 
