@@ -81,6 +81,8 @@ bool front_take(struct front *f, int statement, const PGresult *res)
 		return false;
 	if (statement != f->first_statement + FRONT_FIRST && statement != f->first_statement + FRONT_NEXT)
 		return horizon_take(&f->horizon, statement, res);
+	if (PQgetisnull(res, 0, 0))
+		return true;
 	buf_clear(&f->floor);
 	buf_add(&f->floor, PQgetvalue(res, 0, 0), (size_t)PQgetlength(res, 0, 0));
 	f->known = true;

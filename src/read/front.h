@@ -36,8 +36,18 @@ enum {
 	"     ELSE NOT EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = o.{key}::text) END" \
 	"   ORDER BY o.{order} LIMIT 1), ($1::{orders})[1])::{order_cast}"
 
+/* The same when no floor is known. Rows that are scheduled for later do not keep it down, but there may be a million of
+ * them in front of the others: then there is none, and claims walk. */
+#define FRONT_SQL_FIRST                                                                                         \
+	"{if_scheduled}WITH low(place, counts) AS MATERIALIZED ("                                               \
+	"  SELECT o.{order}, {at_once} FROM {table} o WHERE o.{order} <= ($1::{orders})[1] AND {pending}"       \
+	"    ORDER BY o.{order} LIMIT 2000"                                                                     \
+	") SELECT coalesce((SELECT l.place FROM low l WHERE l.counts ORDER BY l.place LIMIT 1),"                \
+	"   CASE WHEN (SELECT count(*) FROM low) < 2000 THEN ($1::{orders})[1] END)::{order_cast}"              \
+	"{else}" FRONT_SQL_FLOOR("") "{end}"
+
 #define FRONT_STATEMENTS(first_number)                                                                          \
-	[(first_number) + FRONT_FIRST] = { "postrider_floor_first", "find the lowest row", FRONT_SQL_FLOOR("") }, \
+	[(first_number) + FRONT_FIRST] = { "postrider_floor_first", "find the lowest row", FRONT_SQL_FIRST },   \
 	[(first_number) + FRONT_NEXT] = { "postrider_floor", "find the lowest row",                             \
 		FRONT_SQL_FLOOR(" AND o.{order} >= ($2::{orders})[1]") },                                       \
 	HORIZON_STATEMENTS((first_number) + FRONT_LOOK)

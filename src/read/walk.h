@@ -18,7 +18,7 @@
  * takes no more of them than this, and a worker has at most two such claims in flight. */
 enum { WALK_ENTITIES_MAX = 128 };
 
-/* --- SQL: a claim is WALK_CANDIDATES, locked(e, n) with the reader's tests, WALK_TAKEN ----------------------------- */
+/* --- SQL: a claim is WALK_CANDIDATES, locked(e, n) with the reader's tests, WALK_TAKEN_OF -------------------------- */
 
 /* Parameters of every claim; the reader's own follow from $5 on. */
 enum {

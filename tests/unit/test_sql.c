@@ -77,7 +77,7 @@ static void a_row_without_a_time_may_go_and_one_whose_time_has_come(void **state
 
 /* Every statement that says anything about schedules. */
 static const struct statement statements[] = {
-	{ "", "", WALK_CANDIDATES "locked(e, n) AS (SELECT c.e, c.n FROM candidate c WHERE NOT " WALK_IS_HELD_BACK "), " WALK_TAKEN },
+	{ "", "", WALK_CANDIDATES "locked(e, n) AS (SELECT c.e, c.n FROM candidate c WHERE NOT " WALK_IS_HELD_BACK "), " WALK_TAKEN_BY_WALK("locked") },
 	{ "", "", WALK_SQL_READ },
 	{ "", "", WALK_SQL_READ_LARGE },
 	{ "", "", TAKE_SQL(TAKE_FROM_HAND) },
