@@ -43,7 +43,7 @@ CREATE TABLE postrider.dead_letter (
 	error           text NOT NULL,
 	first_failed_at timestamptz NOT NULL,
 	died_at         timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
-	passed_at       timestamptz,            -- a later row of the entity has gone out since; NULL: none that we know of
+	passed_at       timestamptz,            -- since then a later row of the entity has gone out; NULL: none has
 	row             json,                   -- the row of the outbox table, all its columns; or, where it came from the log, …
 	is_message      boolean NOT NULL DEFAULT false,
 	names           text[],                 -- … its fields, as in postrider.parked

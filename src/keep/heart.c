@@ -90,7 +90,7 @@ static void recovered(struct heart *h)
 
 static bool look_at_pauses(struct heart *h, struct error *err)
 {
-	if (steering_look(&h->line, h->env.pause, h->env.arg, err)) {
+	if (steering_look(&h->line, h->env.tell, h->env.arg, err)) {
 		h->cannot_look = false;
 		return true;
 	}

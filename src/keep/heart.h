@@ -23,6 +23,7 @@
 #include "keep/node.h"
 
 struct heart;
+struct steering_word;
 
 struct heart_env {
 	const struct database_config *database;
@@ -30,8 +31,8 @@ struct heart_env {
 	int schema;                             /* newest version of the schema that the program knows */
 	char *(*describe)(void *arg);           /* JSON for postrider.node.state; the heart frees it. Its thread calls */
 	void (*wake)(void *arg);                /* rows of another node may have become free. Its thread calls */
-	/* These tables are paused, and no others. Its thread calls, and heart_open does. */
-	void (*pause)(void *arg, const char *const *tables, size_t n);
+	/* What is to be known of outboxes now. Its thread calls, and heart_open does. */
+	void (*tell)(void *arg, const struct steering_word *words, size_t n);
 	void (*steered)(void *arg);             /* a person may have changed what is held back. Its thread calls */
 	void *arg;
 };

@@ -10,6 +10,10 @@
 
 enum { NODE_SILENT_BEATS = 3 };         /* missed: others may take us for dead */
 
+/* Where nodes hear that somebody has changed what holds for all of them: see keep/steering.h. The payload is the number of the
+ * outbox. */
+#define STEERING_CHANNEL "postrider_steer"
+
 struct node {
 	const char *name;
 	int64_t heartbeat_ms;

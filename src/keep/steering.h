@@ -11,13 +11,19 @@
 
 #include "base/error.h"
 #include "keep/line.h"
-
-#define STEERING_CHANNEL "postrider_steer"      /* its payload is the number of the outbox */
+#include "keep/node.h"
 
 /* Once for each connection. */
 bool steering_listen(struct line *l, struct error *err);
-/* Calls `pause` with the tables that are paused. */
-bool steering_look(struct line *l, void (*pause)(void *arg, const char *const *tables, size_t n), void *arg,
+/* What is to be known of an outbox; of one that is not named neither is so. */
+struct steering_word {
+	const char *table;
+	bool paused;
+	bool letters;                   /* it has dead letters whose entities may go on: who does notes that */
+};
+
+/* Calls `tell` with all that there is to be known. */
+bool steering_look(struct line *l, void (*tell)(void *arg, const struct steering_word *words, size_t n), void *arg,
 		   struct error *err);
 /* Waits for so long at most, and where nothing can be heard for no longer than until the next look. True: it is worth
  * looking now, because somebody has said something, or the connection has. */

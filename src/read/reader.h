@@ -83,6 +83,7 @@ struct exchange {
 	const struct hold *holds;
 	uint32_t n_holds;
 	struct rider rider;
+	bool letters;                   /* there are dead letters: note which of their entities this settles a later row of */
 	const struct window *window;    /* what this worker holds already and must not claim again */
 	uint32_t want_rows;             /* 0: claim nothing */
 	bool has_hand;                  /* the worker has taken the hand; the reader passes it on when its walk is over */

@@ -17,6 +17,7 @@ void settle_init(struct settle *s, bool marked)
 	buf_init(&s->entities, PARAM_CEILING);
 	buf_init(&s->ids, PARAM_CEILING);
 	buf_init(&s->cleared, PARAM_CEILING);
+	buf_init(&s->passing, PARAM_CEILING);
 	buf_init(&s->releasing, PARAM_CEILING);
 }
 
@@ -26,6 +27,7 @@ void settle_release(struct settle *s)
 	buf_release(&s->entities);
 	buf_release(&s->ids);
 	buf_release(&s->cleared);
+	buf_release(&s->passing);
 	buf_release(&s->releasing);
 }
 
@@ -41,6 +43,7 @@ void settle_collect(struct settle *s, const struct exchange *x)
 	array_begin(&s->entities, TYPE_TEXT);
 	array_begin(&s->ids, s->id_type);
 	array_begin(&s->cleared, TYPE_TEXT);
+	array_begin(&s->passing, TYPE_TEXT);
 	array_begin(&s->releasing, TYPE_TEXT);
 	for (uint32_t i = 0; i < x->n_done; i++) {
 		const struct event *ev = x->done[i];
@@ -50,6 +53,8 @@ void settle_collect(struct settle *s, const struct exchange *x)
 		else
 			array_add(&s->addresses, ev->address);
 		array_add(&s->ids, ev->raw_id);
+		if (x->letters && ev->lane->first == ev)
+			array_add(&s->passing, ev->entity.ptr ? ev->entity : SLICE_LITERAL(""));
 		if (!window_ends_lane(ev))
 			continue;
 		array_add(&s->releasing, ev->lane_key);
@@ -147,6 +152,13 @@ bool settle_send_clear(const struct settle *s, struct pipeline *p, struct error 
 	return array_count(&s->cleared) == 0 || pipeline_send(p, SETTLE_CLEAR, &cleared, 1, false, err);
 }
 
+bool settle_send_pass(const struct settle *s, struct pipeline *p, struct error *err)
+{
+	const struct param passing = array_param(&s->passing);
+
+	return array_count(&s->passing) == 0 || pipeline_send(p, SETTLE_PASS, &passing, 1, false, err);
+}
+
 static bool send_delete(struct settle *s, struct pipeline *p, uint32_t n, const char *number, struct error *err)
 {
 	_cleanup_(mem_freep) char *count = mem_printf("%u", n);
@@ -169,7 +181,8 @@ bool settle_send(struct settle *s, struct pipeline *p, const struct exchange *x,
 	    !x->rider.driver->ride(x->rider.sink, p->conn, x->done, x->n_done, &results, err))
 		return false;
 	pipeline_expect_guests(p, results);
-	if (!send_holds(s, p, x, number, err) || !settle_send_clear(s, p, err))
+	/* What is settled here stands ahead of what is buried here, and does not pass it. */
+	if (!settle_send_pass(s, p, err) || !send_holds(s, p, x, number, err) || !settle_send_clear(s, p, err))
 		return false;
 	return array_count(&s->ids) == 0 || send_delete(s, p, array_count(&s->ids), number, err);
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "keep/node.h"
 #include "pg/pipeline.h"
 #include "read/reader.h"
 
@@ -21,6 +22,7 @@ enum {
 	SETTLE_BURY,
 	SETTLE_SKIP,
 	SETTLE_CLEAR,
+	SETTLE_PASS,
 	SETTLE_STATEMENTS,              /* the first number that is the reader's own */
 };
 
@@ -80,13 +82,20 @@ enum {
 	"gone AS (DELETE FROM {table} o WHERE o.{id} = $3::text::{id_type}"                                     \
 	"   AND ($1::text IS NULL OR o.{key} = $1::text::{key_type}) RETURNING o.*)"
 #define SETTLE_SQL_LETTER                                                                                       \
-	"INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", row) SELECT " BURY_VALUES ", row_to_json(gone) FROM gone"
+	"INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", row) SELECT " BURY_VALUES ", row_to_json(gone) FROM gone RETURNING 1"
+/* All nodes are told, so that they note when its entity goes on. */
+#define BURY_TELL "pg_notify('" STEERING_CHANNEL "', '{outbox}')"
 
 /* Not marked or archived, as it would be if it were published. $1 entity, $2 id */
 #define SETTLE_SQL_SKIP                                                                                         \
 	"DELETE FROM {table} o WHERE o.{id} = $2::text::{id_type} AND ($1::text IS NULL OR o.{key} = $1::text::{key_type})"
 
-#define SETTLE_CLEAR_ROW                                                                                        \
+/* The same in both flavours. */
+#define SETTLE_NOTES                                                                                            \
+	[SETTLE_PASS] = { "postrider_pass", "note that entities have gone on",                                  \
+		/* $1 entities */                                                                               \
+		"UPDATE postrider.dead_letter d SET passed_at = now()"                                          \
+		" WHERE d.outbox = {outbox} AND d.entity = ANY ($1::text[]) AND d.passed_at IS NULL" },         \
 	[SETTLE_CLEAR] = { "postrider_clear", "clear retries",                                                  \
 		/* $1 entities */                                                                               \
 		"DELETE FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = ANY ($1::text[])"       \
@@ -99,9 +108,9 @@ enum {
 		"{settle_begin}" SETTLE_SQL_DELETE_BY_KEY "{settle_end}" },                                     \
 	[SETTLE_HOLD] = { "postrider_hold", "hold back a failing entity", SETTLE_SQL_HOLD },                    \
 	[SETTLE_BURY] = { "postrider_bury", "move a row to the dead letters",                                   \
-		"WITH " SETTLE_SQL_GONE " " SETTLE_SQL_LETTER },                                                \
+		"WITH " SETTLE_SQL_GONE ", buried AS (" SETTLE_SQL_LETTER ") SELECT " BURY_TELL " FROM buried" }, \
 	[SETTLE_SKIP] = { "postrider_skip", "drop a row", SETTLE_SQL_SKIP },                                    \
-	SETTLE_CLEAR_ROW
+	SETTLE_NOTES
 
 /* The last parameter of each is the number of the exchange; before it in the first, how many rows. `local` is 'true' when
  * the mark is not to outlive the transaction. */
@@ -117,12 +126,12 @@ enum {
 		"WITH held AS (" SETTLE_SQL_HOLD " RETURNING 1)"                                                \
 		" SELECT count(*), set_config('postrider.settled', $8::text, " local ") FROM held" },           \
 	[SETTLE_BURY] = { "postrider_bury", "move a row to the dead letters",                                   \
-		"WITH " SETTLE_SQL_GONE ", buried AS (" SETTLE_SQL_LETTER " RETURNING 1)"                       \
-		" SELECT count(*), set_config('postrider.settled', $11::text, " local ") FROM buried" },        \
+		"WITH " SETTLE_SQL_GONE ", buried AS (" SETTLE_SQL_LETTER ")"                                   \
+		" SELECT count(*), " BURY_TELL ", set_config('postrider.settled', $11::text, " local ") FROM buried" }, \
 	[SETTLE_SKIP] = { "postrider_skip", "drop a row",                                                       \
 		"WITH gone AS (" SETTLE_SQL_SKIP " RETURNING 1)"                                                \
 		" SELECT count(*), set_config('postrider.settled', $3::text, " local ") FROM gone" },           \
-	SETTLE_CLEAR_ROW
+	SETTLE_NOTES
 
 struct settle {
 	bool marked;                    /* which flavour the statements have */
@@ -132,6 +141,7 @@ struct settle {
 
 	/* Parameters that are arrays, kept for their memory. */
 	struct buf addresses, entities, ids, cleared;
+	struct buf passing;             /* entities that go on */
 	struct buf releasing;           /* entities whose last row in the window this settles or holds */
 };
 
@@ -145,6 +155,7 @@ void settle_collect(struct settle *s, const struct exchange *x);
 bool settle_send_hold(const struct settle *s, struct pipeline *p, const struct hold *h, const char *number,
 		      struct error *err);
 bool settle_send_clear(const struct settle *s, struct pipeline *p, struct error *err);
+bool settle_send_pass(const struct settle *s, struct pipeline *p, struct error *err);
 /* The parameters of a burial; `attempts` is room for a number. */
 void settle_bury_params(const struct hold *h, char attempts[static 16], struct param params[static BURY_PARAMS]);
 bool settle_send(struct settle *s, struct pipeline *p, const struct exchange *x, const char *number, struct error *err);

@@ -316,6 +316,8 @@ static bool send_end(const struct round *r, struct pool *p, const struct hold *h
 /* Refusals, and entities that are no longer held back: what every reader records in postrider.retry. */
 static bool send_holds(const struct round *r, struct pool *p, const struct channel *c, struct error *err)
 {
+	if (!settle_send_pass(&c->settle, &p->pipeline, err))
+		return false;
 	for (uint32_t i = 0; i < c->exchange.n_holds; i++) {
 		const struct hold *h = &c->exchange.holds[i];
 

@@ -67,9 +67,10 @@ enum {
 		/* $11 whether there is a row, too, that is to go */                                            \
 		"WITH gone AS (DELETE FROM postrider.parked p"                                                  \
 		"   WHERE p.outbox = {outbox} AND p.entity = $1::text AND p.row_id = $3::text RETURNING p.*),"  \
-		" taken AS (DELETE FROM {table} o WHERE o.{id} = CASE WHEN $11::bool THEN $3::text::{id_type} END)" \
-		" INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", names, fields, is_message)"              \
-		" SELECT " BURY_VALUES ", gone.names, gone.fields, gone.is_message FROM gone" },                \
+		" taken AS (DELETE FROM {table} o WHERE o.{id} = CASE WHEN $11::bool THEN $3::text::{id_type} END)," \
+		" buried AS (INSERT INTO postrider.dead_letter (" BURY_COLUMNS ", names, fields, is_message)"   \
+		"   SELECT " BURY_VALUES ", gone.names, gone.fields, gone.is_message FROM gone RETURNING 1)"    \
+		" SELECT " BURY_TELL " FROM buried" },                                                          \
 	[ROUND_SKIP] = { "postrider_skip_event", "drop an event",                                               \
 		/* $1 entity, $2 id, $3 as $11 there */                                                         \
 		"WITH taken AS (DELETE FROM {table} o WHERE o.{id} = CASE WHEN $3::bool THEN $2::text::{id_type} END)" \

@@ -96,6 +96,16 @@ bool bell_is_paused(const struct bell *b)
 	return atomic_load(&b->paused);
 }
 
+void bell_set_letters(struct bell *b, bool letters)
+{
+	atomic_store(&b->letters, letters);
+}
+
+bool bell_has_letters(const struct bell *b)
+{
+	return atomic_load(&b->letters);
+}
+
 void bell_steer(struct bell *b)
 {
 	atomic_fetch_add(&b->steers, 1);

@@ -31,6 +31,7 @@ struct bell {
 	_Atomic int64_t pace_ms;                /* the last wait between two looks while deaf */
 	_Atomic uint64_t rows;                  /* claimed so far by all workers of the node */
 	_Atomic bool paused;                    /* nobody claims: postrider.pause has the outbox */
+	_Atomic bool letters;                   /* there are dead letters that no later row of their entity has passed */
 	_Atomic uint64_t steers;                /* how often a person has changed what is held back */
 };
 
@@ -52,6 +53,9 @@ void bell_set_deaf(struct bell *b, bool deaf);
 /* Nobody claims from now on, or everybody may again. Wakes all workers, asleep or not: they notice at once. */
 void bell_set_paused(struct bell *b, bool paused);
 bool bell_is_paused(const struct bell *b);
+/* There are dead letters, or no longer: whoever settles notes which of their entities have gone on. */
+void bell_set_letters(struct bell *b, bool letters);
+bool bell_has_letters(const struct bell *b);
 /* A person has let something go, put something back or put it aside. A number that goes up each time. */
 void bell_steer(struct bell *b);
 uint64_t bell_steers(const struct bell *b);

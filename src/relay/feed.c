@@ -230,6 +230,8 @@ static void take_holds(struct feed *f, int64_t now)
 		*h = verdict_hold(&f->env.reader.outbox->failure, ev, &f->env.seed);
 		if (h->kind == HOLD_STOP)
 			note_stop(f, ev);
+		if (h->kind == HOLD_BURY)
+			bell_set_letters(f->env.bell, true);
 		/* The database counts the delay from when it hears of it. */
 		if (h->kind == HOLD_RETRY)
 			bell_due(f->env.bell, now + h->delay_ms + HOLD_SLACK_MS);
@@ -266,7 +268,7 @@ static bool gives_rows_back(const struct feed *f)
 
 static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 {
-	struct exchange x = { .rider = f->rider, .window = f->window };
+	struct exchange x = { .rider = f->rider, .window = f->window, .letters = bell_has_letters(f->env.bell) };
 	struct error err = { 0 };
 
 	f->n_done = f->n_holds = 0;

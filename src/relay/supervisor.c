@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "keep/heart.h"
+#include "keep/steering.h"
 #include "keep/janitor.h"
 #include "pg/conn.h"
 #include "pg/migrate.h"
@@ -157,25 +158,26 @@ static void wake_all(void *arg)
 		bell_ring_all(&s->outboxes[i].bell);
 }
 
-static bool is_named(const char *name, const char *const *names, size_t n)
+static struct steering_word word_of(const char *table, const struct steering_word *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(names[i], name) == 0)
-			return true;
-	return false;
+		if (strcmp(words[i].table, table) == 0)
+			return words[i];
+	return (struct steering_word){ 0 };
 }
 
-static void pause_outboxes(void *arg, const char *const *tables, size_t n)
+static void tell_outboxes(void *arg, const struct steering_word *words, size_t n)
 {
 	struct supervisor *s = arg;
 
 	for (size_t i = 0; i < s->config->n_outboxes; i++) {
 		struct outbox *o = &s->outboxes[i];
-		bool paused = is_named(o->table->name, tables, n);
+		struct steering_word word = word_of(o->table->name, words, n);
 
-		if (paused != bell_is_paused(&o->bell))
-			log_info(paused ? "outbox.paused" : "outbox.resumed", F_STR("outbox", o->config->name));
-		bell_set_paused(&o->bell, paused);
+		if (word.paused != bell_is_paused(&o->bell))
+			log_info(word.paused ? "outbox.paused" : "outbox.resumed", F_STR("outbox", o->config->name));
+		bell_set_paused(&o->bell, word.paused);
+		bell_set_letters(&o->bell, word.letters);
 	}
 }
 
@@ -196,7 +198,7 @@ static bool join_others(struct supervisor *s, bool *ret_waiting, struct error *e
 			.schema = (int)n_migrations,
 			.describe = describe,
 			.wake = wake_all,
-			.pause = pause_outboxes,
+			.tell = tell_outboxes,
 			.steered = steer_all,
 			.arg = s,
 		});

@@ -306,3 +306,22 @@ def test_a_row_that_is_mended_passes_and_the_count_is_forgotten(database, kafka,
     assert relay.stop() == 0
     assert values(kafka, small_topic) == [{"n": 1}, {"n": 2}]
     nothing_is_left(database)
+
+
+@each_reader
+def test_a_letter_says_when_its_entity_has_gone_on(database, kafka, small_topic, start, reader):
+    """Rows ahead of it do not count, nor do other entities."""
+    relay = start(database, kafka, small_topic, reader, {"then": "dead_letter", "max_retries": 0})
+    with database.connect() as connection:
+        connection.execute(
+            "INSERT INTO public.outbox (entity_type, entity_id, event_type, payload)"
+            " SELECT 'order', e, 'changed', p FROM (VALUES ('held', '{\"n\": 1}'::json), ('held', %s), ('free', '{}')) v(e, p)",
+            (BIG,))
+    wait_until(lambda: len(letters(database)) == 1 and database.pending() == 0, 40, "a dead letter")
+    database.insert("free")
+    wait_until(lambda: database.pending() == 0, 20, "the free one gone")
+    assert database.value("SELECT passed_at FROM postrider.dead_letter") is None
+    database.insert("held", '{"n": 3}')
+    wait_until(lambda: database.value("SELECT passed_at FROM postrider.dead_letter"), 20, "the entity gone on")
+    assert relay.stop() == 0
+    assert values(kafka, small_topic) == [{"n": 1}, {"n": 3}]
