@@ -65,12 +65,11 @@ static const struct statement rows_statements[ROWS_STATEMENTS] = {
 };
 
 /* The rows of each claimed entity, in order; see WALK_ROWS_OF_EACH. $1 rows, $2 rows of one entity. */
-#define EACH " FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"
 #define OF_EACH(columns)                                                                                        \
-	EACH " CROSS JOIN LATERAL (" SCHEDULE_ROWS(columns, "o.{key} = c.e", "o.{key}", "$2::int") ") o"
+	WALK_EACH " CROSS JOIN LATERAL (" SCHEDULE_ROWS(columns, "o.{key} = c.e", "o.{key}", "$2::int") ") o"
 /* PostgreSQL locks no rows of a UNION. */
 #define LOCK_EACH(test, order)                                                                                  \
-	EACH " CROSS JOIN LATERAL (SELECT o.ctid FROM {table} o WHERE o.{key} = c.e AND " test                  \
+	WALK_EACH " CROSS JOIN LATERAL (SELECT o.ctid FROM {table} o WHERE o.{key} = c.e AND " test                  \
 	"   ORDER BY o.{key}, " order " LIMIT $2::int FOR UPDATE SKIP LOCKED) o LIMIT $1::int"
 #define OURSELVES "(SELECT pg_current_xact_id()::xid)"
 #define OUR_ROWS                                                                                                \

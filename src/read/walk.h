@@ -128,13 +128,18 @@ enum {
 	WALK_NEXT_DUE,                  /* see SCHEDULE_NEXT_DUE; only of tables with such rows */
 };
 
+/* The entities that were claimed. Of one that somebody refused just before it became ours, the claim, whose snapshot is older
+ * than its lock, does not know yet that it is held back. */
+#define WALK_EACH                                                                                               \
+	" FROM (SELECT c.e, c.n FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)" \
+	"   WHERE NOT (" WALK_IS_HELD_BACK ")) c"
+
 /* The rows of the entities that were claimed, in the same transaction. Rows of one entity come in order because each
  * entity's are found by its own ordered walk of the index. That the key is named in the order too, where it is the same for
  * all, keeps the planner from walking the index on {order} alone: to its statistics an outbox is mostly empty, and any way
  * through an empty table seems short. $1 rows, $2 rows of one entity. */
 #define WALK_ROWS_OF_EACH                                                                                       \
-	" FROM unnest(current_setting('postrider.claim')::{key_type}[]) WITH ORDINALITY c(e, n)"                \
-	" CROSS JOIN LATERAL ("                                                                                 \
+	WALK_EACH " CROSS JOIN LATERAL ("                                                                                 \
 	SCHEDULE_ROWS("o.*, o.ctid AS postrider_ctid", "o.{key} = c.e", "o.{key}", "$2::int") ") o"
 
 #define WALK_SQL_READ "SELECT {fields}, c.n::int, o.postrider_ctid" WALK_ROWS_OF_EACH " LIMIT $1::int"
