@@ -210,6 +210,7 @@ BEGIN
 			columns);
 		EXECUTE format('CREATE TABLE %I.%I PARTITION OF %s DEFAULT', schema, left(stem, 50) || '_archive_rest', archive);
 		EXECUTE format('CREATE INDEX ON %s (%I, %I)', archive, key_column, order_column);
+		EXECUTE format('CREATE INDEX ON %s (%I)', archive, order_column);
 		RETURN NEXT format('created the table %s', archive);
 	END IF;
 	FOR columns IN

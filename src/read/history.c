@@ -11,8 +11,6 @@
 
 #define SQL_CEILING ((size_t)1 << 20)
 #define ARCHIVE_NAME "%.55s_archive"   /* cut so that PostgreSQL does not */
-/* When a row was published; in an archive it is always called so. */
-#define PUBLISHED_COLUMN "published_at"
 #define COUNTING_MS "5000"
 
 void history_free(struct history *h)
@@ -38,12 +36,18 @@ void history_freep(struct history **h)
 	" WHERE n.nspname = $1::pg_catalog.text AND c.relname = $2::pg_catalog.text"                            \
 	" AND c.relkind IN ('r', 'p') AND a.attname = $3::pg_catalog.text"
 
-static bool is_kept(PGconn *conn, const char *schema, const char *table, bool *ret, struct error *err)
+/* The column that says when a row was published; in an archive it is always called so. */
+static const char *column_of(const struct outbox_config *outbox, enum history_source source)
+{
+	return source == HISTORY_ARCHIVE ? "published_at" : outbox->columns.published_at.name;
+}
+
+static bool is_kept(PGconn *conn, const char *schema, const char *table, const char *column, bool *ret, struct error *err)
 {
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
 
 	if (!pg_query(conn, "look for what was published", SELECT_KEPT, 3,
-		      (const char *const[]){ schema, table, PUBLISHED_COLUMN }, &res, err))
+		      (const char *const[]){ schema, table, column }, &res, err))
 		return false;
 	*ret = PQntuples(res) > 0;
 	return true;
@@ -52,9 +56,9 @@ static bool is_kept(PGconn *conn, const char *schema, const char *table, bool *r
 static bool nothing_kept(const struct outbox_config *outbox, const char *schema, const char *archive,
 			 enum history_source source, struct error *err)
 {
-	static const char marks[] = "its table has no column " PUBLISHED_COLUMN;
+	_cleanup_(mem_freep) char *marks = mem_printf("its table has no column %s", column_of(outbox, HISTORY_TABLE));
 	_cleanup_(mem_freep) char *no_archive = mem_printf("there is no table %s.%s with a column %s", schema, archive,
-							   PUBLISHED_COLUMN);
+							   column_of(outbox, HISTORY_ARCHIVE));
 
 	error_set(err, ERROR_CONFIG, "outbox %s has nothing to replay: %s%s%s", outbox->name,
 		  source == HISTORY_TABLE ? marks : no_archive, source == HISTORY_ANY ? ", and " : "",
@@ -73,8 +77,8 @@ static bool find(PGconn *conn, const struct outbox_config *outbox, enum history_
 	if (!pg_split_qualified(outbox->table, &schema, &name, err))
 		return false;
 	archive = mem_printf(ARCHIVE_NAME, name);
-	if ((wanted != HISTORY_TABLE && !is_kept(conn, schema, archive, &archived, err)) ||
-	    (wanted != HISTORY_ARCHIVE && !is_kept(conn, schema, name, &marked, err)))
+	if ((wanted != HISTORY_TABLE && !is_kept(conn, schema, archive, column_of(outbox, HISTORY_ARCHIVE), &archived, err)) ||
+	    (wanted != HISTORY_ARCHIVE && !is_kept(conn, schema, name, column_of(outbox, HISTORY_TABLE), &marked, err)))
 		return false;
 	if (!archived && !marked)
 		return nothing_kept(outbox, schema, archive, wanted, err);
@@ -120,7 +124,7 @@ static bool check_types(const struct history *h, const struct outbox_config *out
 static void build_where(PGconn *conn, struct history *h, const struct history_filter *f)
 {
 	const struct table_column *columns = h->table->columns;
-	_cleanup_(mem_freep) char *quoted = pg_quote_name(conn, PUBLISHED_COLUMN);
+	_cleanup_(mem_freep) char *quoted = pg_quote_name(conn, h->published);
 	const struct table_column published = { .quoted = quoted, .type = (char[]){ "timestamptz" } };
 	struct buf sql;
 
@@ -146,6 +150,7 @@ bool history_open(PGconn *conn, const struct outbox_config *outbox, const char *
 	if (!find(conn, outbox, source, &h->source, &table, err))
 		return false;
 	settings.table = table;
+	h->published = column_of(outbox, h->source);
 	if (!table_open_history(conn, &settings, extra, n_extra, &h->table, err) || !check_types(h, outbox, filter, err))
 		return false;
 	h->ordered_by_id = strcmp(h->table->order.name, h->table->columns[FIELD_ID].name) == 0;

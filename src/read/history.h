@@ -29,6 +29,7 @@ enum { HISTORY_PARAMS_MAX = 7, HISTORY_COUNTED_MAX = 100000 };
 
 struct history {
 	enum history_source source;     /* never HISTORY_ANY */
+	const char *published;          /* the column that says when a row was */
 	struct table *table;            /* as routing knows tables */
 	bool ordered_by_id;             /* the order column is the id itself */
 	bool ordered;                   /* rows of an entity keep their order */
