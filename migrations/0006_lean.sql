@@ -326,7 +326,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 	FROM pg_constraint k WHERE k.contype = 'f' AND k.confrelid = target
 	UNION ALL
 	SELECT format('it has the trigger %I', t.tgname)
-	FROM pg_trigger t WHERE t.tgrelid = target AND NOT t.tgisinternal AND t.tgname <> 'postrider_ring'
+	FROM pg_trigger t WHERE t.tgrelid = target AND NOT t.tgisinternal AND NOT starts_with(t.tgname::text, 'postrider_')
 	UNION ALL
 	SELECT DISTINCT format('view or rule of %s is made from it', r.ev_class::regclass)
 	FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
@@ -369,6 +369,7 @@ DECLARE
 	statements  text[];
 	statement   text;
 	renames     text[];
+	own         record;
 BEGIN
 	SELECT o.id, o.table_name INTO STRICT number, qualified FROM postrider.outbox o
 	JOIN pg_class c ON c.oid = target
@@ -410,7 +411,14 @@ BEGIN
 	EXECUTE format('SELECT last_value FROM %s', sequence) INTO at;
 	SELECT s.seqincrement, s.seqcache INTO steps FROM pg_sequence s WHERE s.seqrelid = sequence::regclass;
 
-	EXECUTE format('DROP TRIGGER IF EXISTS postrider_ring ON %s', qualified);
+	-- Our own triggers, which name the table, too.
+	FOR own IN
+		SELECT t.tgname, pg_get_triggerdef(t.oid) AS definition FROM pg_trigger t
+		WHERE t.tgrelid = target AND NOT t.tgisinternal AND starts_with(t.tgname::text, 'postrider_')
+	LOOP
+		statements := statements || own.definition;
+		EXECUTE format('DROP TRIGGER %I ON %s', own.tgname, qualified);
+	END LOOP;
 	EXECUTE format('ALTER TABLE %s RENAME TO %I', qualified, first_name);
 	FOREACH statement IN ARRAY coalesce(renames, '{}') LOOP
 		EXECUTE statement;

@@ -156,6 +156,7 @@ static bool advisory_begin(struct reader *r, const struct exchange *x, struct er
 	r->sending_ms = clock_ms();
 	r->answer = (struct answer){ .settled = true, .claim = r->number };
 	settle_collect(&r->settle, x);
+	walk_note_settle(&r->walk, &r->settle);
 	if ((x->n_done > 0 || x->n_holds > 0) && !send_settle(r, x, number, err))
 		return false;
 	if (!send_unlock(r, number, err))

@@ -31,6 +31,11 @@ void front_release(struct front *f)
 	buf_release(&f->param);
 }
 
+void front_forget(struct front *f)
+{
+	f->known = false;
+}
+
 /* Walks of all workers of the process count, and one of them does the next. */
 static bool walk_is_due(const struct front *f, int64_t now_ms)
 {

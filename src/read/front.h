@@ -90,6 +90,8 @@ struct front {
 void front_init(struct front *f, const struct reader_env *env, int first_statement);
 void front_release(struct front *f);
 
+/* Rows may be below it now: those of an entity that was held back, and is no longer. */
+void front_forget(struct front *f);
 /* Whether the next claim may begin at the floor; otherwise it has to walk, and the others need not for a while. */
 bool front_serves(struct front *f, int64_t now_ms);
 /* The floor, as a parameter; valid until the next call. */

@@ -224,6 +224,7 @@ static bool send_work(struct reader *r, struct error *err)
 	r->sending_ms = clock_ms();
 	number_param(&number, (int64_t)r->token);
 	settle_collect(&r->settle, x);
+	walk_note_settle(&r->walk, &r->settle);
 	collect(r, x);
 	if (!session_send_settings(&r->pipeline, ST_SETTINGS, r->env->database, err))
 		return false;

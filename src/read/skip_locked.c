@@ -193,6 +193,7 @@ static bool send_settle(struct reader *r, const struct exchange *x, struct error
 {
 	r->holding = false;     /* all of it is published */
 	settle_collect(&r->settle, x);
+	walk_note_settle(&r->walk, &r->settle);
 	return settle_send(&r->settle, &r->pipeline, x, NULL, err) && send_plain(r, ST_COMMIT, err);
 }
 

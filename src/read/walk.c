@@ -40,6 +40,12 @@ void walk_pass_hand(struct walk *w)
 	w->has_hand = false;
 }
 
+void walk_note_settle(struct walk *w, const struct settle *s)
+{
+	if (array_count(&s->cleared) > 0)
+		front_forget(&w->front);
+}
+
 /* How many entities to claim for that many rows. Claiming too many costs giving them back; too few, another trip. */
 static uint32_t entities_for(const struct walk *w, uint32_t rows)
 {

@@ -13,6 +13,7 @@
 #include "read/front.h"
 #include "read/reader.h"
 #include "read/schedule.h"
+#include "read/settle.h"
 
 /* An entity in flight may be a slot of the server's shared lock table (some 6,400 in a default installation), so a claim
  * takes no more of them than this, and a worker has at most two such claims in flight. */
@@ -180,6 +181,8 @@ void walk_release(struct walk *w);
 /* Somebody else may walk. Done by walk_take_claim; and to be done when there will be no answer. */
 void walk_pass_hand(struct walk *w);
 
+/* To be called with each settle: what it lets go again may be below the floor. */
+void walk_note_settle(struct walk *w, const struct settle *s);
 /* Queues claim and read, or one of them. `more` are the reader's own parameters, from $5 on. */
 bool walk_send(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
 	       const struct param *more, int n_more, struct error *err);

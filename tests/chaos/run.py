@@ -110,8 +110,9 @@ class Scene:
         if plan.sink == "kafka":
             self.kafka, self.way_to_kafka = stage.kafka(), stage.way_to_kafka()
             # The broker's own clock says when a record arrived; a producer's would say when it was sent.
-            self.topic = self.kafka.create_topic(self.database.name, config={
-                "message.timestamp.type": "LogAppendTime", "max.message.bytes": str(len(ledger.POISON) // 2)})
+            limit = {"max.message.bytes": str(len(ledger.POISON) - 100_000)} if self.reader.poison else {}
+            self.topic = self.kafka.create_topic(
+                self.database.name, config={"message.timestamp.type": "LogAppendTime", **limit})
         self.fleet = Fleet(folder, self.settings, plan.nodes, self.tell)
         self.init = write_config(folder / "init.yaml", self.settings("init", "-"))
         self._create_table()

@@ -19,7 +19,7 @@ CREATE TABLE public.ledger (entity text NOT NULL, seq bigint NOT NULL, message_i
     at timestamptz NOT NULL DEFAULT clock_timestamp());
 CREATE TABLE public.poison (message_id uuid PRIMARY KEY);
 """
-POISON = "x" * 30000    # more than a topic for it takes
+POISON = "x" * 600_000  # more than a topic for it takes, which is more than a batch of other rows has
 
 
 def create(connection, entities):

@@ -526,7 +526,7 @@ def test_verify_believes_an_archive(scene, kafka, topic, start_relay):
                          "public.outbox_archive")
 
     assert verify().returncode == 0, verify().stdout + verify().stderr
-    database.execute("INSERT INTO public.outbox_archive SELECT id + 1000000, gen_random_uuid(), entity_type, entity_id,"
-                     " event_type, payload, headers, topic, traceparent, created_at, published_at FROM public.outbox_archive"
-                     " LIMIT 1")
+    database.execute("INSERT INTO public.outbox_archive (id, message_id, entity_type, entity_id, event_type, payload,"
+                     " created_at, published_at) SELECT id + 1000000, gen_random_uuid(), entity_type, entity_id, event_type,"
+                     " payload, created_at, published_at FROM public.outbox_archive LIMIT 1")
     assert verify().returncode == 1 and "lost" in verify().stdout

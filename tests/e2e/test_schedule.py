@@ -379,13 +379,13 @@ def test_the_recommended_table_can_be_without_scheduled_rows(empty_database, tmp
 def test_wal_keeps_to_schedules_only_where_published_rows_go(database, tmp_path, product):
     """Of rows that stay, nobody could tell which are still to come."""
     content = settings(database.dsn, {"type": "stdout"}, reader="wal",
-                       wal={"slot": f"postrider_{database.name}", "published": "keep"})
+                       published="keep", wal={"slot": f"postrider_{database.name}"})
     config = write_config(tmp_path / "keep.yaml", content)
     for command in ("init", "check"):
         done = postrider(command, "-c", config)
         said = done.stdout + done.stderr
         assert done.returncode != 0 and "which of its rows are still to come" in said, said
-        assert "wal.published: delete" in said
+        assert "published: delete" in said
 
 
 def test_wal_publishes_due_rows_behind_what_a_sink_refuses(database, prepared, start_relay, tmp_path):

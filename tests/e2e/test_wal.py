@@ -694,7 +694,7 @@ def test_every_type_is_published_as_other_readers_do(
             prepare(content)
             insert_many_types(database, PAYLOADS[payload], 100)
         else:
-            content["outboxes"]["orders"]["reader"] = "advisory"
+            content["outboxes"]["orders"] |= {"reader": "advisory", "published": "delete"}
         relay = start_relay(content)
         wait_for_records(kafka, topic, 2 * len(PAYLOADS[payload]) + 2)
         assert relay.stop() == 0

@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/buf.h"
 #include "base/macros.h"
@@ -694,6 +695,13 @@ static const char *header_of(const struct event *ev, const char *name)
 	return NULL;
 }
 
+static void letter_release(struct routed *r)
+{
+	free(r->ev->failure);
+	free(r->ev->reason);
+	routed_release(r);
+}
+
 static void a_letter_is_the_same_message_to_another_topic_with_its_reason(void **state _unused_)
 {
 	struct settings s = { .letters = "dead.{entity_type}" };
@@ -718,7 +726,7 @@ static void a_letter_is_the_same_message_to_another_topic_with_its_reason(void *
 	assert_string_equal(header_of(r.ev, "postrider-dead-kind"), "rejected");
 	assert_string_equal(header_of(r.ev, "postrider-dead-error"), "too large");
 	assert_string_equal(header_of(r.ev, "postrider-dead-attempts"), "5");
-	routed_release(&r);
+	letter_release(&r);
 }
 
 static void there_is_no_letter_without_a_topic_for_it(void **state _unused_)
@@ -731,13 +739,13 @@ static void there_is_no_letter_without_a_topic_for_it(void **state _unused_)
 	assert_false(route_letter(r.route, r.ev));
 	assert_false(r.ev->letter);
 	assert_non_null(r.ev->failure);
-	routed_release(&r);
+	letter_release(&r);
 
 	route(&r, &of_null, &usual_row);
 	r.ev->failure = reason();
 	assert_false(route_letter(r.route, r.ev));
 	assert_non_null(r.ev->failure);
-	routed_release(&r);
+	letter_release(&r);
 }
 
 /* ---- Replays ----------------------------------------------------------------------------------------------------- */
