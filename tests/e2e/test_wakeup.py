@@ -37,12 +37,11 @@ def test_a_busy_system_sends_no_notifications(database, kafka, topic, start_rela
     with database.connect() as listener, database.connect() as writer:
         listener.execute("LISTEN postrider")
         # Transactions inside the server: what keeps the system busy must not depend on how fast a client is.
-        writer.execute("DO $$ BEGIN FOR n IN 1..8000 LOOP INSERT INTO public.outbox (entity_type, entity_id, event_type,"
-                       " payload) VALUES ('order', 'e' || n % 50, 'changed', '{}'); COMMIT; PERFORM pg_sleep(0.0001);"
-                       " END LOOP; END $$")
+        writer.execute("DO $$ BEGIN FOR n IN 1..20000 LOOP INSERT INTO public.outbox (entity_type, entity_id, event_type,"
+                       " payload) VALUES ('order', 'e' || n % 50, 'changed', '{}'); COMMIT; END LOOP; END $$")
         heard = sum(1 for _ in listener.notifies(timeout=0.2))
     database.wait_until_empty()
-    assert heard < 2000, heard
+    assert heard < 5000, heard
     assert relay.stop() == 0
 
 
