@@ -173,7 +173,6 @@ def run(stage, plan, keep, keep_all=False):
     finally:
         scene.fleet.close()
         stage.mend()
-        slot.rest(scene.database)
         dropped(scene.database)
     if result.passed and not keep_all:
         shutil.rmtree(folder)

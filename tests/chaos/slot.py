@@ -6,11 +6,11 @@ import time
 import psycopg
 
 from tests.e2e.relay import postrider, wait_until
+from tests.e2e.scene import END_READERS
 
 INIT_WITHIN, KILLED_WITHIN = 30, 0.4    # seconds; the second is about how long an init takes
-DROP_WITHIN, END_WITHIN, REST_WITHIN = 10, 30, 10
+DROP_WITHIN, END_WITHIN = 10, 30
 WRONG_SETTINGS = 78
-END_READERS = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active"
 
 
 # ---- The beginning --------------------------------------------------------------------------------------------------
@@ -80,12 +80,3 @@ def _expect_end(scene, node, slot, deadline):
     if not any(slot in event["error"] and "--recreate-slot" in event.get("hint", "")
                for event in relay.events("relay.failed")):
         scene.fleet.fail(f"{relay.name} does not say that its slot is gone, and what to do")
-
-
-def rest(database):
-    """Ends who still reads from slots of the database, which cannot be dropped before.
-
-    They are of nodes that were killed: the server has not noticed yet.
-    """
-    with database.server.connect() as connection:
-        wait_until(lambda: not connection.execute(END_READERS, (database.name,)).fetchall(), REST_WITHIN, "idle slots")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.relay import BINARY, Relay
 from tests.e2e.scene import dropped, initialised, missing, new_database, new_topic, started
+from tests.e2e.steering import Stage
 from tests.servers import Kafka, Postgres
 
 LOG_TAIL, LOG_WIDTH = 40, 500
@@ -149,6 +150,12 @@ def start_relay(make_relay):
         return make_relay(content, **options).start(wait)
 
     return start
+
+
+@pytest.fixture
+def stage(database, tmp_path, start_relay):
+    """Makes a stage with a reader, for commands that steer."""
+    return lambda reader="advisory", **options: Stage(database, tmp_path, start_relay, reader, **options)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -84,10 +84,16 @@ def new_database(server):
     return Database(server, f"test_{next(_numbers)}_{os.getpid()}")
 
 
+# A reader that was killed keeps its slot in use until its sender has noticed, and with it the database.
+END_READERS = ("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+               " WHERE database = %s AND active_pid IS NOT NULL")
+
+
 def dropped(database):
-    """Removes the database, so that a long session does not fill the disk."""
+    """Removes the database with its slots, so that a long session does not fill the disk."""
     try:
         with database.server.connect() as connection:
+            wait_until(lambda: not connection.execute(END_READERS, (database.name,)).fetchall(), what="idle slots")
             connection.execute(f'DROP DATABASE IF EXISTS "{database.name}" WITH (FORCE)')
     except psycopg.OperationalError:
         pass    # the test has stopped the server

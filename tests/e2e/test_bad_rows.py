@@ -169,20 +169,6 @@ class FileSink:
 # ---- The scene ----------------------------------------------------------------------------------------------------------
 
 @pytest.fixture
-def empty_database(pg):
-    """Reader `wal` leaves a slot, with which no database can be dropped."""
-    database = new_database(pg)
-    yield database
-    database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
-                     " WHERE database = current_database() AND active")
-    wait_until(lambda: not database.value("SELECT count(*) FROM pg_replication_slots"
-                                          " WHERE database = current_database() AND active"), what="idle slots")
-    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-                     " WHERE database = current_database()")
-    dropped(database)
-
-
-@pytest.fixture
 def outbox(product, empty_database, tmp_path):
     empty_database.execute(TABLE)
     empty_database.execute(INDEX)

@@ -6,24 +6,9 @@ import time
 import pytest
 
 from tests.e2e.relay import wait_until
-from tests.e2e.scene import dropped, new_database
-from tests.e2e.steering import READERS, Stage, in_terminal
-from tests.e2e.test_wal import without_slots
+from tests.e2e.steering import READERS, in_terminal
 
 LETTERS = "SELECT count(*) FROM postrider.dead_letter"
-
-
-@pytest.fixture
-def empty_database(pg):
-    database = new_database(pg)
-    yield database
-    without_slots(database)
-    dropped(database)
-
-
-@pytest.fixture
-def stage(database, tmp_path, start_relay):
-    return lambda reader="advisory", **options: Stage(database, tmp_path, start_relay, reader, **options)
 
 
 # ---- list and show --------------------------------------------------------------------------------------------------

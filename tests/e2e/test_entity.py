@@ -5,22 +5,7 @@ import time
 import pytest
 
 from tests.e2e.relay import wait_until
-from tests.e2e.scene import dropped, new_database
-from tests.e2e.steering import ORDERED, Stage
-from tests.e2e.test_wal import without_slots
-
-
-@pytest.fixture
-def empty_database(pg):
-    database = new_database(pg)
-    yield database
-    without_slots(database)
-    dropped(database)
-
-
-@pytest.fixture
-def stage(database, tmp_path, start_relay):
-    return lambda reader="advisory", **options: Stage(database, tmp_path, start_relay, reader, **options)
+from tests.e2e.steering import ORDERED
 
 
 class Stall:

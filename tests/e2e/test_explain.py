@@ -6,23 +6,7 @@ import time
 import pytest
 
 from tests.e2e.relay import wait_until, write_config
-from tests.e2e.scene import dropped, new_database
-from tests.e2e.steering import Stage
 from tests.e2e.test_entity import Stall, waits_for_lock
-from tests.e2e.test_wal import without_slots
-
-
-@pytest.fixture
-def empty_database(pg):
-    database = new_database(pg)
-    yield database
-    without_slots(database)
-    dropped(database)
-
-
-@pytest.fixture
-def stage(database, tmp_path, start_relay):
-    return lambda reader="advisory", **options: Stage(database, tmp_path, start_relay, reader, **options)
 
 
 def explained(s, row, condition):

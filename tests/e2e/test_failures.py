@@ -7,7 +7,6 @@ import pytest
 
 from tests.e2e.consume import read_topic
 from tests.e2e.relay import kafka_settings, postrider, settings, wait_until, write_config
-from tests.e2e.scene import dropped, new_database
 
 LIMIT = 20_000
 BIG = json.dumps({"text": "x" * 2 * LIMIT})
@@ -21,19 +20,6 @@ READERS = {
     "wal": {"reader": "wal"},
 }
 each_reader = pytest.mark.parametrize("reader", READERS)
-
-
-@pytest.fixture
-def empty_database(pg):
-    database = new_database(pg)
-    yield database
-    database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
-                     " WHERE database = current_database() AND active")
-    wait_until(lambda: not database.value("SELECT count(*) FROM pg_replication_slots"
-                                          " WHERE database = current_database() AND active"), what="idle slots")
-    database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-                     " WHERE database = current_database()")
-    dropped(database)
 
 
 @pytest.fixture

@@ -5,23 +5,9 @@ import time
 import pytest
 
 from tests.e2e.relay import postrider, wait_until, write_config
-from tests.e2e.scene import dropped, new_database, started
-from tests.e2e.steering import READERS, Stage, Stream
-from tests.e2e.test_wal import without_slots
+from tests.e2e.scene import started
+from tests.e2e.steering import READERS, Stream
 from tests.servers import PgBouncer
-
-
-@pytest.fixture
-def empty_database(pg):
-    database = new_database(pg)
-    yield database
-    without_slots(database)
-    dropped(database)
-
-
-@pytest.fixture
-def stage(database, tmp_path, start_relay):
-    return lambda reader="advisory", **options: Stage(database, tmp_path, start_relay, reader, **options)
 
 
 def stays(value, seconds=1.5):

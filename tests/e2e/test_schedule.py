@@ -10,7 +10,6 @@ import pytest
 
 from tests.e2e.readers import READERS
 from tests.e2e.relay import postrider, settings, wait_until, write_config
-from tests.e2e.scene import dropped, new_database
 
 LATE = 0.1                          # seconds that a row in an idle system may be late
 POLL = 60                           # longer than any test: what leaves before has not been polled for
@@ -34,23 +33,6 @@ def store_settings(database, reader, **options):
         options["wal"] = {"slot": f"postrider_{database.name}"}
     return settings(database.dsn, {"type": "postgres"},
                     **{"poll_interval": f"{POLL}s", "workers": 2, **KINDS[reader], **options})
-
-
-@pytest.fixture
-def empty_database(pg):
-    """A slot outlives its relay, and while a killed one's sender has not noticed, the database cannot be dropped."""
-    database = new_database(pg)
-    yield database
-
-    def slots_are_gone():
-        database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
-                         " WHERE database = current_database() AND active")
-        database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-                         " WHERE database = current_database() AND NOT active")
-        return not database.value("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()")
-
-    wait_until(slots_are_gone, what="no slot")
-    dropped(database)
 
 
 @pytest.fixture

@@ -39,26 +39,6 @@ def small_settings(database, kafka, topic, **options):
     return wal_settings(database, kafka, topic, **{**SMALL, **options})
 
 
-def without_slots(database):
-    """A slot outlives its relay, and while a killed one's sender has not noticed, the database cannot be dropped."""
-    def all_gone():
-        database.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
-                         " WHERE database = current_database() AND active")
-        database.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
-                         " WHERE database = current_database() AND NOT active")
-        return not database.value("SELECT count(*) FROM pg_replication_slots WHERE database = current_database()")
-
-    wait_until(all_gone, what="no slot")
-
-
-@pytest.fixture
-def empty_database(pg):
-    database = new_database(pg)
-    yield database
-    without_slots(database)
-    dropped(database)
-
-
 @pytest.fixture
 def prepare(product, tmp_path):
     """Runs `init` with these settings: from here on the slot keeps what is written."""
