@@ -180,6 +180,11 @@ static void conclude(struct append *a, int64_t now_ms)
 {
 	uint32_t n = a->one_by_one ? 1 : a->count;
 
+	if (a->failed && a->why.kind == ERROR_LOST) {
+		outcomes_fail(a->outcomes, a->events + a->at, a->count - a->at, &a->why);
+		forget_set(a);
+		return;
+	}
 	if (a->failed && a->why.kind != ERROR_REJECTED) {
 		give_up(a, &a->why, now_ms);
 		return;
@@ -251,6 +256,8 @@ static bool receive(struct append *a)
 			continue;
 		a->failed = true;
 		pg_error(a->conn, res, "append events", &a->why);
+		if (event_store_was_outrun(a->store, res))
+			error_set(&a->why, ERROR_LOST, "not stored: another worker stored an event of the same entity meanwhile");
 	}
 	return false;
 }
@@ -264,7 +271,7 @@ static void lose_connection(struct append *a, int64_t now_ms)
 	}
 	/* The server's own word for it, if it had one. What it said of a row counts for nothing now. */
 	receive(a);
-	if (!a->failed || a->why.kind == ERROR_REJECTED)
+	if (!a->failed || a->why.kind == ERROR_REJECTED || a->why.kind == ERROR_LOST)
 		pg_error(a->conn, NULL, "append events", &a->why);
 	give_up(a, &a->why, now_ms);
 }

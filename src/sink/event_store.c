@@ -22,10 +22,14 @@ static const char *const store_column_names[STORE_COLUMNS] = {
 	[STORE_CREATED_AT] = "created_at",   [STORE_VERSION] = "version",
 };
 
-/* $1 the table, $2 names of columns. Types without their length: a cast to varchar(10) would cut silently, while
+/* $1 the table, $2 names of columns, $3 those of the index that guards versions, sorted. Types without their length: a cast to varchar(10) would cut silently, while
  * storing into such a column fails. */
 #define LEARN_SQL                                                                                                 \
-	"SELECT pg_catalog.to_regclass($1) IS NOT NULL, pg_catalog.format_type(a.atttypid, NULL)"                 \
+	"SELECT pg_catalog.to_regclass($1) IS NOT NULL, pg_catalog.format_type(a.atttypid, NULL),"                \
+	"  (SELECT c.relname FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid"       \
+	"   WHERE i.indrelid = pg_catalog.to_regclass($1) AND i.indisunique AND $3::pg_catalog.text[] ="          \
+	"    (SELECT pg_catalog.array_agg(k.attname::pg_catalog.text ORDER BY k.attname::pg_catalog.text COLLATE \"C\")" \
+	"     FROM pg_catalog.pg_attribute k WHERE k.attrelid = i.indexrelid) LIMIT 1)"                           \
 	" FROM pg_catalog.unnest($2::pg_catalog.text[]) WITH ORDINALITY AS w(name, place)"                        \
 	" LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = pg_catalog.to_regclass($1)"                         \
 	"  AND a.attname = w.name AND a.attnum > 0 AND NOT a.attisdropped"                                        \
@@ -115,8 +119,8 @@ bool event_store_learn(PGconn *conn, const char *table, struct event_store **ret
 
 	if (!pg_quote_qualified(conn, table, &store->table, err))
 		return false;
-	if (!pg_query(conn, "look up the event store", LEARN_SQL, 2, (const char *const[]){ store->table, columns },
-		      &res, err))
+	if (!pg_query(conn, "look up the event store", LEARN_SQL, 3,
+		      (const char *const[]){ store->table, columns, "{entity_id,entity_type,version}" }, &res, err))
 		return false;
 	if (PQgetvalue(res, 0, 0)[0] != 't')
 		return missing_table(table, err);
@@ -125,6 +129,8 @@ bool event_store_learn(PGconn *conn, const char *table, struct event_store **ret
 			return missing_column(table, i, err);
 		store->types[i] = mem_strdup(PQgetvalue(res, i, 1));
 	}
+	if (!PQgetisnull(res, 0, 2))
+		store->version_index = mem_strdup(PQgetvalue(res, 0, 2));
 	store->insert = insert_sql(store);
 	*ret = TAKE_PTR(store);
 	return true;
@@ -138,6 +144,7 @@ void event_store_free(struct event_store *store)
 		free(store->types[i]);
 	free(store->table);
 	free(store->insert);
+	free(store->version_index);
 	free(store);
 }
 
@@ -233,4 +240,13 @@ bool event_store_send(PGconn *conn, const struct event_store *store, const char 
 	if (too_large)
 		return error_set(err, ERROR_REJECTED, "the event is too large for the event store");
 	return sent || pg_error(conn, NULL, "append events", err);
+}
+
+bool event_store_was_outrun(const struct event_store *store, const PGresult *res)
+{
+	const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+	const char *constraint = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
+
+	return sqlstate && strcmp(sqlstate, "23505") == 0 && constraint && store->version_index &&
+	       strcmp(constraint, store->version_index) == 0;
 }

@@ -16,7 +16,6 @@
 enum {
 	PROBE_MS = 5000,
 	MEND_EVERY_MS = 5,
-	ASK_EVERY_MS = 500,
 	ANSWER_EVERY_MS = 100,
 };
 
@@ -144,7 +143,7 @@ static int kafka_pollfd(const struct sink *s, short *ret_events _unused_, int64_
 	else if (s->bulk.asking || s->careful.asking)
 		*ret_deadline_ms = clock_ms() + ANSWER_EVERY_MS;
 	else if (breaker_is_open(&s->target->breaker))
-		*ret_deadline_ms = clock_ms() + ASK_EVERY_MS;
+		*ret_deadline_ms = clock_ms() + PRODUCER_ASKS_EVERY_MS;
 	return -1;
 }
 

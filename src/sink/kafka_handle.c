@@ -16,7 +16,6 @@ enum {
 	PURGE_MS = 5000,                        /* the longest that freeing waits for outcomes */
 	GRACE_MS = 1000,                        /* for answers to what is on the wire when it stops */
 	PURGE_EVERY_MS = 10,
-	ASK_MS = 5000,                          /* the longest that brokers have to say that they are there */
 };
 
 /* Its own fatal errors never have this code. */
@@ -40,7 +39,6 @@ struct handle {
 	bool compresses;                        /* then sizes mean nothing before the broker has them */
 
 	_Atomic bool stopped;
-	_Atomic bool asking;                    /* whether brokers are there */
 	_Atomic uint32_t outstanding;
 	_Atomic int64_t draining_since_ms, purged_at_ms; /* 0: not yet */
 };
@@ -137,13 +135,6 @@ static void on_error(struct handle *h, rd_kafka_event_t *event)
 	kafka_health_error(&h->env->health, code, rd_kafka_event_error_string(event));
 }
 
-static void on_cluster(struct handle *h, rd_kafka_event_t *event)
-{
-	atomic_store(&h->asking, false);
-	if (!rd_kafka_event_error(event))
-		kafka_health_answered(&h->env->health);
-}
-
 static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opaque)
 {
 	struct handle *h = opaque;
@@ -158,9 +149,6 @@ static void on_event(rd_kafka_t *rk _unused_, rd_kafka_event_t *event, void *opa
 	case RD_KAFKA_EVENT_DESCRIBECONFIGS_RESULT:
 		topic_limit_answer(event);
 		gate_keeper_call(&h->env->keeper);
-		break;
-	case RD_KAFKA_EVENT_DESCRIBECLUSTER_RESULT:
-		on_cluster(h, event);
 		break;
 	}
 	rd_kafka_event_destroy(event);
@@ -284,22 +272,17 @@ bool handle_drain(struct handle *h, int64_t now_ms)
 	return false;
 }
 
-/* librdkafka sends this to the controller, or to the broker that is named as such. Where there is none, as in a cluster
- * without a quorum, only a delivery will tell. */
+/* Without a broker that is connected librdkafka says so at once, and connects to one. With one it sends the question, and the
+ * answer is not worth waiting for. An admin request would wait for its broker in a loop that keeps two threads busy. */
 void handle_ask(struct handle *h)
 {
-	rd_kafka_AdminOptions_t *options;
-	rd_kafka_queue_t *background;
-	char reason[256];
+	const struct rd_kafka_metadata *metadata;
+	rd_kafka_resp_err_t code = rd_kafka_metadata(h->rk, 0, NULL, &metadata, 0);
 
-	if (atomic_exchange(&h->asking, true))
-		return;
-	options = rd_kafka_AdminOptions_new(h->rk, RD_KAFKA_ADMIN_OP_DESCRIBECLUSTER);
-	rd_kafka_AdminOptions_set_request_timeout(options, ASK_MS, reason, sizeof(reason));
-	background = rd_kafka_queue_get_background(h->rk);
-	rd_kafka_DescribeCluster(h->rk, options, background);
-	rd_kafka_queue_destroy(background);
-	rd_kafka_AdminOptions_destroy(options);
+	if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+		rd_kafka_metadata_destroy(metadata);
+	if (code != RD_KAFKA_RESP_ERR__TRANSPORT)
+		kafka_health_answered(&h->env->health);
 }
 
 /* --- topics ------------------------------------------------------------------------------------------------------ */
@@ -339,7 +322,6 @@ void handle_add_topic(struct handle *h, struct slice name)
 		return;
 	}
 	t.limit = topic_limit_of(h->env->limits, t.name);
-	topic_limit_ask(t.limit, h->rk);
 	h->topics = mem_resize(h->topics, (h->n_topics + 1) * sizeof(*h->topics));
 	h->topics[h->n_topics++] = t;
 }
@@ -424,7 +406,7 @@ static enum handle_answer look_and_offer(struct handle *h, struct gate_pass *pas
 	if (!topic)
 		return refuse(RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION, err);
 	if (!h->compresses)
-		fits = topic_limit_look(topic->limit, h->rk, ev, pass->now_ms);
+		fits = topic_limit_look(topic->limit, h->rk, h->env->health.breaker, ev, pass->now_ms);
 	if (fits == TOPIC_LIMIT_EXCEEDED)
 		return refuse(RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, err);
 	return fits == TOPIC_LIMIT_KEPT ? offer(h, topic, pass, ev, err) : HANDLE_IS_ASKING;

@@ -8,6 +8,7 @@
 
 enum {
 	GOOD_MS = 500,                          /* an answer is good for so long */
+	NO_ANSWER_GOOD_MS = 10 * 1000,          /* and so long one without a limit: no right to ask, no such topic yet */
 	ASK_AGAIN_MS = 2000,                    /* a question without an answer is repeated after this */
 	ANSWER_MS = 1000,                       /* a row waits so long for one; then what we remember decides */
 };
@@ -45,19 +46,30 @@ struct topic_limit *topic_limit_of(struct topic_limits *l, const char *topic)
 	return t;
 }
 
-void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk)
+static int64_t pause_before_question(const struct topic_limit *t, int64_t asked_at_ms)
 {
-	int64_t now = clock_ms(), asked = atomic_load(&t->asked_at_ms), answered = atomic_load(&t->answered_at_ms);
-	int64_t pause = answered >= asked ? GOOD_MS : ASK_AGAIN_MS;
+	if (atomic_load(&t->answered_at_ms) < asked_at_ms)
+		return ASK_AGAIN_MS;
+	return atomic_load(&t->max_bytes) > 0 ? GOOD_MS : NO_ANSWER_GOOD_MS;
+}
+
+/* Not while brokers are away: until its time is up librdkafka connects again and again for such a question, without a pause. */
+static void ask(struct topic_limit *t, rd_kafka_t *rk, const struct breaker *breaker, int64_t now_ms)
+{
+	int64_t asked = atomic_load(&t->asked_at_ms);
 	rd_kafka_ConfigResource_t *resource;
 	rd_kafka_AdminOptions_t *options;
 	rd_kafka_queue_t *background;
+	char reason[256];
 
-	if ((asked != 0 && now - asked < pause) || !atomic_compare_exchange_strong(&t->asked_at_ms, &asked, now))
+	if (asked != 0 && now_ms - asked < pause_before_question(t, asked))
+		return;
+	if (breaker_is_open(breaker) || !atomic_compare_exchange_strong(&t->asked_at_ms, &asked, now_ms))
 		return;
 	resource = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, t->topic);
 	options = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
 	background = rd_kafka_queue_get_background(rk);
+	rd_kafka_AdminOptions_set_request_timeout(options, ANSWER_MS, reason, sizeof(reason));
 	rd_kafka_AdminOptions_set_opaque(options, t);
 	rd_kafka_DescribeConfigs(rk, &resource, 1, options, background);
 	rd_kafka_queue_destroy(background);
@@ -102,15 +114,18 @@ static size_t least_size(const struct event *ev)
 	return bytes;
 }
 
-enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev, int64_t now_ms)
+enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct breaker *breaker,
+					 const struct event *ev, int64_t now_ms)
 {
 	int64_t max_bytes = atomic_load_explicit(&t->max_bytes, memory_order_relaxed);
 	int64_t answered = atomic_load(&t->answered_at_ms);
 
+	if (max_bytes == 0)
+		ask(t, rk, breaker, now_ms);
 	if (max_bytes == 0 || least_size(ev) <= (size_t)max_bytes)
 		return TOPIC_LIMIT_KEPT;
 	if (answered != 0 && now_ms - answered < GOOD_MS)
 		return TOPIC_LIMIT_EXCEEDED;
-	topic_limit_ask(t, rk);
+	ask(t, rk, breaker, now_ms);
 	return now_ms - atomic_load(&t->asked_at_ms) < ANSWER_MS ? TOPIC_LIMIT_ASKED : TOPIC_LIMIT_EXCEEDED;
 }

@@ -13,6 +13,7 @@
 
 #include "base/slice.h"
 #include "relay/event.h"
+#include "sink/breaker.h"
 
 struct topic_limit {
 	char *topic;
@@ -31,8 +32,7 @@ void topic_limits_release(struct topic_limits *l);
 
 /* The limit of a topic, to be remembered by the caller. */
 struct topic_limit *topic_limit_of(struct topic_limits *l, const char *topic);
-/* Asks the brokers, unless that was just done; the answer comes on the producer's background thread. */
-void topic_limit_ask(struct topic_limit *t, rd_kafka_t *rk);
+/* On the producer's background thread, with the answer to a question of topic_limit_look. */
 void topic_limit_answer(rd_kafka_event_t *event);
 
 enum topic_limit_answer {
@@ -41,6 +41,8 @@ enum topic_limit_answer {
 	TOPIC_LIMIT_ASKED,                      /* by what we remember it is exceeded; whether that is still so, we asked */
 };
 
-enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct event *ev, int64_t now_ms);
+/* Asks the brokers when the limit is not known, or is exceeded by what we remember, unless that was just done. */
+enum topic_limit_answer topic_limit_look(struct topic_limit *t, rd_kafka_t *rk, const struct breaker *breaker,
+					 const struct event *ev, int64_t now_ms);
 
 #endif

@@ -21,6 +21,7 @@ struct producer {
 	struct handle *handle;                  /* NULL: to be made when there is something to submit */
 	int64_t make_at_ms;                     /* not before this: the last time it could not be done */
 	bool told;                              /* the log knows that the handle has stopped */
+	_Atomic int64_t asked_at_ms;            /* whether brokers are there */
 
 	pthread_t undertaker;                   /* ends the last handle, */
 	bool burying;                           /* if there was one. Both guarded by undertaker_lock */
@@ -314,6 +315,10 @@ uint32_t producer_submit(struct producer *p, struct producer_user *user, struct 
 
 void producer_ask(struct producer *p)
 {
+	int64_t now = clock_ms(), asked = atomic_load(&p->asked_at_ms);
+
+	if (now - asked < PRODUCER_ASKS_EVERY_MS || !atomic_compare_exchange_strong(&p->asked_at_ms, &asked, now))
+		return;
 	pthread_rwlock_rdlock(&p->lock);
 	if (p->handle && !handle_is_stopped(p->handle))
 		handle_ask(p->handle);

@@ -60,7 +60,9 @@ void producer_recall(struct producer *p);
 void producer_mend(struct producer *p, int64_t now_ms);
 bool producer_mends(struct producer *p);
 
-/* While the breaker is open: finds out whether brokers are back, also when there is nothing to deliver. */
+/* While the breaker is open: finds out whether brokers are back, also when there is nothing to deliver. To be called as often
+ * as PRODUCER_ASKS_EVERY_MS; more often does no more. */
+enum { PRODUCER_ASKS_EVERY_MS = 500 };
 void producer_ask(struct producer *p);
 
 /* For `check`: asks the brokers for `topic`, or just for themselves when it is NULL. */

@@ -67,6 +67,9 @@ def test_without_rows_a_relay_notices_that_brokers_are_back(database, fragile_ka
     database.wait_until_empty()
     fragile_kafka.stop()
     wait_until_away(database, "transport")
+    cpu = relay.cpu_seconds()
+    time.sleep(3)
+    assert relay.cpu_seconds() - cpu < 0.15, "looking for the brokers is work"
     fragile_kafka.start()
     wait_until_there(database)
     relay.wait_for("kafka.back")

@@ -368,6 +368,20 @@ def test_an_event_store_in_the_same_database_does_not_ride(database, start_relay
         expect_once(mode, database.ledger(), event_store(connection, ordered=mode == "ordered"))
 
 
+def test_without_order_workers_that_store_one_entity_at_once_refuse_no_row(database, start_relay):
+    """Both want the same version, and only one can have it. That is not the row's fault: it takes the next one."""
+    entities = database.entities(2)
+    with Writers(database.dsn, entities, threads=4, pause=0.0005):
+        relays = [start_relay(settings(database.dsn, {"type": "postgres"}, workers=4, batch_size=5, **MODES["unordered"]))
+                  for _ in range(2)]
+        wait_until(lambda: any(relay.events("sink.failed", kind="lost") for relay in relays), what="a lost race")
+    database.wait_until_empty()
+    assert [relay.stop() for relay in relays] == [0, 0]
+    assert not any(relay.events("row.refused") for relay in relays)
+    with database.connect() as connection:
+        expect_complete(database.ledger(), event_store(connection, ordered=False))
+
+
 # ---- What it needs --------------------------------------------------------------------------------------------------
 
 @every_mode
