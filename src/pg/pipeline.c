@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,22 +14,54 @@
 
 enum { PARAMS_MAX = 16 };
 
+struct statement_name {
+	char text[64];
+};
+
+static struct statement_name plain_name(const struct statement *s)
+{
+	struct statement_name name;
+
+	snprintf(name.text, sizeof(name.text), "%s_plain", s->name);
+	return name;
+}
+
+static bool prepare(struct pipeline *p, const char *name, const char *sql, const char *doing, struct error *err)
+{
+	_cleanup_(pg_result_clearp) PGresult *res = PQprepare(p->conn, name, sql, 0, NULL);
+
+	return PQresultStatus(res) == PGRES_COMMAND_OK || pg_error(p->conn, res, doing, err);
+}
+
+static bool has_plain(const struct pipeline *p, int statement)
+{
+	return p->plain_sql && p->plain_sql[statement];
+}
+
 static bool prepare_all(struct pipeline *p, struct error *err)
 {
 	for (int i = 0; i < p->n_statements; i++) {
-		_cleanup_(pg_result_clearp) PGresult *res =
-			PQprepare(p->conn, p->statements[i].name, p->sql[i], 0, NULL);
+		const struct statement *s = &p->statements[i];
 
-		if (PQresultStatus(res) != PGRES_COMMAND_OK)
-			return pg_error(p->conn, res, p->statements[i].doing, err);
+		if (!prepare(p, s->name, p->sql[i], s->doing, err))
+			return false;
+		if (has_plain(p, i) && !prepare(p, plain_name(s).text, p->plain_sql[i], s->doing, err))
+			return false;
 	}
 	return true;
 }
 
-bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *statements, char **sql, int n, bool prepare,
-		   struct error *err)
+bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *statements, char **sql, char **plain_sql, int n,
+		   bool prepare, struct error *err)
 {
-	*p = (struct pipeline){ .conn = conn, .statements = statements, .sql = sql, .n_statements = n, .prepared = prepare };
+	*p = (struct pipeline){
+		.conn = conn,
+		.statements = statements,
+		.sql = sql,
+		.plain_sql = plain_sql,
+		.n_statements = n,
+		.prepared = prepare,
+	};
 	if (prepare && !prepare_all(p, err))
 		return false;
 	if (PQsetnonblocking(conn, 1) != 0 || PQenterPipelineMode(conn) != 1)
@@ -39,9 +72,13 @@ bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *sta
 void pipeline_close(struct pipeline *p)
 {
 	pg_closep(&p->conn);
-	for (int i = 0; i < p->n_statements; i++)
+	for (int i = 0; i < p->n_statements; i++) {
 		free(p->sql[i]);
+		if (p->plain_sql)
+			free(p->plain_sql[i]);
+	}
 	free(p->sql);
+	free(p->plain_sql);
 	free(p->expected);
 	*p = (struct pipeline){ 0 };
 }
@@ -75,6 +112,8 @@ bool pipeline_send(struct pipeline *p, int statement, const struct param *params
 {
 	const char *values[PARAMS_MAX];
 	int lengths[PARAMS_MAX], formats[PARAMS_MAX], sent;
+	bool plain = p->plain && has_plain(p, statement);
+	const struct statement *s = &p->statements[statement];
 
 	assert(n <= PARAMS_MAX);
 	for (int i = 0; i < n; i++) {
@@ -83,11 +122,13 @@ bool pipeline_send(struct pipeline *p, int statement, const struct param *params
 		formats[i] = params[i].binary;
 	}
 	if (p->prepared)
-		sent = PQsendQueryPrepared(p->conn, p->statements[statement].name, n, values, lengths, formats, binary_result);
+		sent = PQsendQueryPrepared(p->conn, plain ? plain_name(s).text : s->name, n, values, lengths, formats,
+					   binary_result);
 	else
-		sent = PQsendQueryParams(p->conn, p->sql[statement], n, NULL, values, lengths, formats, binary_result);
+		sent = PQsendQueryParams(p->conn, plain ? p->plain_sql[statement] : p->sql[statement], n, NULL, values, lengths,
+					 formats, binary_result);
 	if (sent != 1)
-		return pg_error(p->conn, NULL, p->statements[statement].doing, err);
+		return pg_error(p->conn, NULL, s->doing, err);
 	expect(p, statement);
 	return true;
 }

@@ -8,7 +8,9 @@
 
 enum {
 	LOOK_EVERY_MS = 200,
-	SLOW_WALK_MS = 30,              /* a claim at the front takes a few */
+	QUICK_WALK_MS = 3,              /* up to this a walk is the cheaper claim … */
+	SLOW_WALK_MS = 30,              /* … and up to this the one that gets further in a backlog */
+	CALM = 8,                       /* a walk that took longer counts as this part of the difference: one may have waited */
 	WALK_SHARE = 20,                /* a walk may take this part of the time: 5 percent */
 };
 
@@ -46,10 +48,17 @@ static bool walk_is_due(const struct front *f, int64_t now_ms)
 	return now_ms - last >= pause && atomic_compare_exchange_strong(&hand->walked_ms, &last, now_ms);
 }
 
-/* Of a backlog walks get more than a look from the floor does, unless they have to pass over too much. */
+/* As long as they need not pass over much. */
 static bool walks_are_better(const struct front *f)
 {
-	return f->backlog && atomic_load(&f->env->hand->walk_took_ms) <= SLOW_WALK_MS;
+	return atomic_load(&f->env->hand->walk_took_ms) <= (f->backlog ? SLOW_WALK_MS : QUICK_WALK_MS);
+}
+
+static void note_walk(struct hand *hand, int64_t took_ms)
+{
+	int64_t before = atomic_load(&hand->walk_took_ms);
+
+	atomic_store(&hand->walk_took_ms, took_ms <= before ? took_ms : before + (took_ms - before + CALM - 1) / CALM);
 }
 
 bool front_serves(struct front *f, int64_t now_ms)
@@ -101,7 +110,7 @@ void front_answered(struct front *f, bool whole, bool exhausted, bool little, in
 		f->backlog = !whole;
 		return;
 	}
-	atomic_store(&f->env->hand->walk_took_ms, now_ms - f->sent_ms);
+	note_walk(f->env->hand, now_ms - f->sent_ms);
 	if (!exhausted)
 		return;
 	f->backlog = false;

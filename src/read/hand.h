@@ -25,7 +25,7 @@ struct hand {
 	struct mailbox *waiters[HAND_WAITERS_MAX];
 	unsigned n_waiters;
 	_Atomic int64_t walked_ms;      /* when a walk last found nothing more, or began to look: see read/front.h … */
-	_Atomic int64_t walk_took_ms;   /* … and how long that took */
+	_Atomic int64_t walk_took_ms;   /* … and how long they take lately */
 };
 
 void hand_init(struct hand *h);

@@ -189,8 +189,9 @@ static bool send_page(struct pass *p, struct pipeline *pipeline, bool first, str
 
 	if (p->asked_limited)
 		params[n++] = text_param(bytes);
-	if (p->env->table->scheduled.name)
+	if (p->env->table->scheduled.name && !p->plain)
 		params[n++] = text_param(due);
+	pipeline->plain = p->plain;
 	return pipeline_send(pipeline,
 			     p->first_statement + (first ? PASS_FIRST : PASS_NEXT) + (p->asked_limited ? PASS_FIRST_LIMITED : 0),
 			     params, n, true, err) &&
@@ -343,6 +344,18 @@ static void take_page(struct pass *p, PGresult *res, struct answer *answer)
 	answer->exhausted = !pass_has_more(p) && answer->n_retries < PASS_RETRIES_MAX;
 }
 
+static void take_next_due(struct pass *p, const PGresult *res, struct answer *answer)
+{
+	bool is_scheduled = schedule_take(res, 0, answer);
+
+	/* The next page finds what this one could only notice. */
+	if (is_scheduled && p->plain) {
+		p->due_left = true;
+		answer->exhausted = false;
+	}
+	p->plain = !is_scheduled;
+}
+
 bool pass_take(struct pass *p, int statement, PGresult *res, struct answer *answer)
 {
 	if (statement < p->first_statement || statement >= p->first_statement + PASS_STATEMENTS_COUNT)
@@ -354,7 +367,7 @@ bool pass_take(struct pass *p, int statement, PGresult *res, struct answer *answ
 		p->large_rows = p->env->table->partitioned || atoll(PQgetvalue(res, 0, 0)) > 0;
 		PQclear(res);
 	} else if (statement == p->first_statement + PASS_NEXT_DUE) {
-		schedule_take(res, 0, answer);
+		take_next_due(p, res, answer);
 		PQclear(res);
 	} else {
 		take_page(p, res, answer);

@@ -133,7 +133,7 @@ static bool replay_open(const struct reader_env *env, struct reader **ret, struc
 	r = mem_new(struct reader);
 	r->env = env;
 	r->replay = env->replay;
-	if (!pipeline_open(&r->pipeline, TAKE_PTR(conn), statements, make_statements(env->replay->history), STATEMENTS,
+	if (!pipeline_open(&r->pipeline, TAKE_PTR(conn), statements, make_statements(env->replay->history), NULL, STATEMENTS,
 			   !pooled, err)) {
 		replay_close(r);
 		return false;

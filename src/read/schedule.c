@@ -5,10 +5,12 @@
 #include "base/mem.h"
 #include "pg/install.h"
 
-void schedule_take(const PGresult *res, int field, struct answer *answer)
+bool schedule_take(const PGresult *res, int field, struct answer *answer)
 {
-	if (!PQgetisnull(res, 0, field))
-		answer->due_in_ms = strtoll(PQgetvalue(res, 0, field), NULL, 10);
+	if (PQgetisnull(res, 0, field))
+		return false;
+	answer->due_in_ms = strtoll(PQgetvalue(res, 0, field), NULL, 10);
+	return true;
 }
 
 char *schedule_index_sql(const struct outbox_config *o, const char *table)

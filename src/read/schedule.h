@@ -25,9 +25,15 @@
 #define SCHEDULE_ANY_DUE                                                                                        \
 	"(SELECT count(*) > 0 FROM (SELECT FROM {table} o WHERE {due} ORDER BY o.{scheduled} LIMIT 1) o)"
 
-/* In how many milliseconds the next row is due; NULL: none is scheduled. Rounded up, and never more than a day, which
- * also takes care of 'infinity'. */
+/* In how many milliseconds the next row is due; 0: none is scheduled for later, but some have a time; NULL: none has.
+ * Rounded up, and never more than a day, which also takes care of 'infinity'. As long as none has, claims need not look
+ * for due rows: they are sent in their plain form (sql.h), which only notices that there is one. */
 #define SCHEDULE_NEXT_DUE                                                                                       \
+	"coalesce(NULL::int{if_scheduled}, " SCHEDULE_IN_MS ", " SCHEDULE_IS_USED "{end}"                       \
+	"{if_plain}, " SCHEDULE_IS_USED "{end})"
+#define SCHEDULE_IS_USED                                                                                        \
+	"CASE WHEN EXISTS (SELECT FROM {table} o WHERE o.{scheduled} IS NOT NULL AND {pending}) THEN 0 END"
+#define SCHEDULE_IN_MS                                                                                          \
 	"(SELECT greatest(ceil(extract(epoch FROM"                                                              \
 	"     least(o.{scheduled}, statement_timestamp() + interval '1 day') - clock_timestamp()) * 1000), 1)::int" \
 	"   FROM {table} o WHERE o.{scheduled} > statement_timestamp() AND {pending} ORDER BY o.{scheduled} LIMIT 1)"
@@ -35,7 +41,7 @@
 /* The same as a statement, for claims that have no row to put it into. Sent only for tables that have the column. */
 #define SCHEDULE_STATEMENT                                                                                      \
 	{ "postrider_next_due", "ask when the next row is due",                                                 \
-	  "SELECT {if_scheduled}" SCHEDULE_NEXT_DUE "{else}NULL::int{end}" }
+	  "SELECT " SCHEDULE_NEXT_DUE }
 
 static inline bool schedule_send(struct pipeline *p, int statement, const struct table *t, struct error *err)
 {
@@ -46,7 +52,7 @@ static inline bool schedule_send(struct pipeline *p, int statement, const struct
  * be one of schedules. The caller frees. */
 char *schedule_index_sql(const struct outbox_config *o, const char *table);
 
-/* Does not take the result over; `field` of its first row is the time. */
-void schedule_take(const PGresult *res, int field, struct answer *answer);
+/* Does not take the result over; `field` of its first row is SCHEDULE_NEXT_DUE. False: no row has a time. */
+bool schedule_take(const PGresult *res, int field, struct answer *answer);
 
 #endif

@@ -99,14 +99,16 @@ static const char *text_of(const struct sql_name *names, size_t n, struct slice 
 }
 
 /* True when the name is not to be replaced, but begins or ends a part that only some tables have. */
-static bool is_section(struct slice name, const struct table *t, bool *shown)
+static bool is_section(struct slice name, const struct table *t, bool plain, bool *shown)
 {
 	bool scheduled = t->scheduled.name != NULL;
 
 	if (slice_is(name, "if_scheduled"))
-		*shown = scheduled;
+		*shown = scheduled && !plain;
 	else if (slice_is(name, "else"))
-		*shown = !scheduled;
+		*shown = !scheduled || plain;
+	else if (slice_is(name, "if_plain"))
+		*shown = plain;
 	else if (slice_is(name, "end"))
 		*shown = true;
 	else
@@ -125,7 +127,8 @@ static char *has_no_time(const struct table *t, enum table_partial wanted, const
 			  t->scheduled.quoted);
 }
 
-char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
+static char *make(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox,
+		  bool plain)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
 	_cleanup_(mem_freep) char *toast = mem_printf("%u", t->toast_oid);
@@ -212,9 +215,21 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 			sql++;
 			continue;
 		}
-		if (!is_section(name, t, &shown) && shown)
+		if (!is_section(name, t, plain, &shown) && shown)
 			buf_add_str(&out, text_of(names, ARRAY_SIZE(names), name));
 		sql = end + 1;
 	}
 	return buf_take(&out);
+}
+
+char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
+{
+	return make(sql, t, settings, ordered, outbox, false);
+}
+
+char *sql_for_plain_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
+{
+	bool differs = strstr(sql, "{if_scheduled}") || strstr(sql, "{if_plain}");
+
+	return t->scheduled.name && differs ? make(sql, t, settings, ordered, outbox, true) : NULL;
 }

@@ -67,6 +67,7 @@ bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *
 		[WALK_WANTED] = text_param(entities),
 	};
 
+	p->plain = w->plain;
 	w->has_hand = x->has_hand;
 	array_begin(&w->ours, TYPE_TEXT);
 	window_each_lane(x->window, array_add_text, &w->ours);      /* not those that end with what is being settled */
@@ -120,6 +121,8 @@ bool walk_take_look(struct walk *w, int statement, const PGresult *res)
 
 void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer)
 {
+	bool is_scheduled;
+
 	PQclear(w->claimed);
 	w->claimed = res;
 	if (!w->front.serving)
@@ -134,8 +137,11 @@ void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer)
 	/* Each partition has a TOAST table of its own: too many to ask. */
 	w->large_rows = w->env->table->partitioned || atoll(PQgetvalue(res, 0, WALK_TOAST)) > 0;
 	note_retries(w, answer);
-	if (w->env->table->scheduled.name)
-		schedule_take(res, WALK_NEXT_DUE, answer);
+	is_scheduled = schedule_take(res, WALK_NEXT_DUE, answer);
+	/* The next one finds what this one could only notice. */
+	if (is_scheduled && w->plain)
+		answer->exhausted = false;
+	w->plain = !is_scheduled;
 }
 
 /* Each row says which entity it is of, counted from 1 in the order of the claim; results may come in any order. */

@@ -104,7 +104,7 @@ enum {
 	"   CASE WHEN d.n = $3::int THEN d.last ELSE (SELECT s.last FROM seen s) END::text,"                    \
 	"   CASE WHEN d.n = $3::int THEN d.looked ELSE coalesce((SELECT s.looked FROM seen s), 0) END,"         \
 	"   d.n < $3::int AND " whole "{if_scheduled} AND (SELECT count(*) FROM due_row) < 1000{end}, " shown   \
-	"   {if_scheduled}, " SCHEDULE_NEXT_DUE "{end}"                                                         \
+	"   , " SCHEDULE_NEXT_DUE                                                                               \
 	" FROM tried d CROSS JOIN taken t LEFT JOIN unnest(t.entities) WITH ORDINALITY e(e, n) ON true"         \
 	"   LEFT JOIN postrider.retry r ON r.outbox = {outbox} AND r.entity = e.e::text"
 
@@ -126,7 +126,7 @@ enum {
 	WALK_LOOKED,                    /* how many */
 	WALK_EXHAUSTED,                 /* there were no others */
 	WALK_WHOLE,                     /* at the front: nor would there have been more to look at */
-	WALK_NEXT_DUE,                  /* see SCHEDULE_NEXT_DUE; only of tables with such rows */
+	WALK_NEXT_DUE,                  /* see SCHEDULE_NEXT_DUE */
 };
 
 /* The entities that were claimed. Of one that somebody refused just before it became ours, the claim, whose snapshot is older
@@ -162,6 +162,7 @@ struct walk {
 	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
 	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
 	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
+	bool plain;                     /* no row is scheduled: statements are sent in their plain form */
 	struct front front;
 	uint32_t wanted;                /* entities */
 	PGresult *claimed;              /* the entities that were got */
