@@ -18,11 +18,11 @@ struct statement_name {
 	char text[64];
 };
 
-static struct statement_name plain_name(const struct statement *s)
+static struct statement_name untimed_name(const struct statement *s)
 {
 	struct statement_name name;
 
-	snprintf(name.text, sizeof(name.text), "%s_plain", s->name);
+	snprintf(name.text, sizeof(name.text), "%s_untimed", s->name);
 	return name;
 }
 
@@ -33,9 +33,9 @@ static bool prepare(struct pipeline *p, const char *name, const char *sql, const
 	return PQresultStatus(res) == PGRES_COMMAND_OK || pg_error(p->conn, res, doing, err);
 }
 
-static bool has_plain(const struct pipeline *p, int statement)
+static bool has_untimed(const struct pipeline *p, int statement)
 {
-	return p->plain_sql && p->plain_sql[statement];
+	return p->untimed_sql && p->untimed_sql[statement];
 }
 
 static bool prepare_all(struct pipeline *p, struct error *err)
@@ -45,20 +45,20 @@ static bool prepare_all(struct pipeline *p, struct error *err)
 
 		if (!prepare(p, s->name, p->sql[i], s->doing, err))
 			return false;
-		if (has_plain(p, i) && !prepare(p, plain_name(s).text, p->plain_sql[i], s->doing, err))
+		if (has_untimed(p, i) && !prepare(p, untimed_name(s).text, p->untimed_sql[i], s->doing, err))
 			return false;
 	}
 	return true;
 }
 
-bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *statements, char **sql, char **plain_sql, int n,
+bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *statements, char **sql, char **untimed_sql, int n,
 		   bool prepare, struct error *err)
 {
 	*p = (struct pipeline){
 		.conn = conn,
 		.statements = statements,
 		.sql = sql,
-		.plain_sql = plain_sql,
+		.untimed_sql = untimed_sql,
 		.n_statements = n,
 		.prepared = prepare,
 	};
@@ -74,11 +74,11 @@ void pipeline_close(struct pipeline *p)
 	pg_closep(&p->conn);
 	for (int i = 0; i < p->n_statements; i++) {
 		free(p->sql[i]);
-		if (p->plain_sql)
-			free(p->plain_sql[i]);
+		if (p->untimed_sql)
+			free(p->untimed_sql[i]);
 	}
 	free(p->sql);
-	free(p->plain_sql);
+	free(p->untimed_sql);
 	free(p->expected);
 	*p = (struct pipeline){ 0 };
 }
@@ -112,7 +112,7 @@ bool pipeline_send(struct pipeline *p, int statement, const struct param *params
 {
 	const char *values[PARAMS_MAX];
 	int lengths[PARAMS_MAX], formats[PARAMS_MAX], sent;
-	bool plain = p->plain && has_plain(p, statement);
+	bool untimed = p->untimed && has_untimed(p, statement);
 	const struct statement *s = &p->statements[statement];
 
 	assert(n <= PARAMS_MAX);
@@ -122,10 +122,10 @@ bool pipeline_send(struct pipeline *p, int statement, const struct param *params
 		formats[i] = params[i].binary;
 	}
 	if (p->prepared)
-		sent = PQsendQueryPrepared(p->conn, plain ? plain_name(s).text : s->name, n, values, lengths, formats,
+		sent = PQsendQueryPrepared(p->conn, untimed ? untimed_name(s).text : s->name, n, values, lengths, formats,
 					   binary_result);
 	else
-		sent = PQsendQueryParams(p->conn, plain ? p->plain_sql[statement] : p->sql[statement], n, NULL, values, lengths,
+		sent = PQsendQueryParams(p->conn, untimed ? p->untimed_sql[statement] : p->sql[statement], n, NULL, values, lengths,
 					 formats, binary_result);
 	if (sent != 1)
 		return pg_error(p->conn, NULL, s->doing, err);

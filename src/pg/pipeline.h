@@ -32,17 +32,17 @@ struct pipeline {
 	PGconn *conn;
 	const struct statement *statements;
 	char **sql;                     /* of each, for this table; owned */
-	char **plain_sql;               /* what is sent instead while `plain`: NULL where that is the same; owned, or NULL */
-	bool plain;                     /* the user's to set */
+	char **untimed_sql;               /* what is sent instead while `untimed`: NULL where that is the same; owned, or NULL */
+	bool untimed;                     /* the user's to set */
 	int n_statements;
 	bool prepared;                  /* they are known to the server by name */
 	int *expected;                  /* what the next results answer */
 	uint32_t n_expected, room, at;
 };
 
-/* Takes over `conn`, also on failure, and `sql` and `plain_sql`, arrays of n texts. Statements are prepared by name, or sent in full
+/* Takes over `conn`, also on failure, and `sql` and `untimed_sql`, arrays of n texts. Statements are prepared by name, or sent in full
  * each time: behind a pooler the server connection that knows them may be another one next time. */
-bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *statements, char **sql, char **plain_sql, int n,
+bool pipeline_open(struct pipeline *p, PGconn *conn, const struct statement *statements, char **sql, char **untimed_sql, int n,
 		   bool prepare, struct error *err);
 void pipeline_close(struct pipeline *p);
 

@@ -33,13 +33,13 @@ enum {
 	ST_COUNT = ST_FRONT + FRONT_STATEMENTS_COUNT,
 };
 
-/* $5 entities that the unlock before it releases if the settle committed, $6 number of the exchange */
+/* $6 entities that the unlock before it releases if the settle committed, $7 number of the exchange */
 #define LOCKED                                                                                                  \
 	"locked(e, n) AS ("                                                                                     \
 	"  SELECT c.e, c.n FROM candidate c WHERE CASE"                                                         \
 	"    WHEN " WALK_IS_OURS " THEN false"                                                                  \
-	"    WHEN c.e::text IN (SELECT unnest($5::text[]))"                                                     \
-	"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $6::text THEN false"          \
+	"    WHEN c.e::text IN (SELECT unnest($6::text[]))"                                                     \
+	"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $7::text THEN false"          \
 	"    WHEN " WALK_IS_HELD_BACK " THEN false"                                                             \
 	"    ELSE pg_try_advisory_lock(hashtextextended(c.e::text, {oid})) END"                                 \
 	"  LIMIT $3::int"                                                                                       \

@@ -52,14 +52,14 @@ enum {
 		FRONT_SQL_FLOOR(" AND o.{order} >= ($2::{orders})[1]") },                                       \
 	HORIZON_STATEMENTS((first_number) + FRONT_LOOK)
 
-/* In place of WALK_CANDIDATES: $1 is the floor, $2 is not used. A thousand rows from the floor on, whether they may be
+/* In place of WALK_CANDIDATES: $1 is the floor, $2 and $5 are not used. A thousand rows from the floor on, whether they may be
  * published now or not, because reading more of them would cost as much as the walk; and whoever waited for his time to be
  * tried again. */
 #define FRONT_CANDIDATES                                                                                        \
 	"WITH front(e, n, due) AS MATERIALIZED ("                                                               \
 	"  SELECT o.e, row_number() OVER (), o.due FROM ("                                                      \
 	"    SELECT o.{key} AS e, ({ready}) AS due FROM {table} o"                                            \
-	"    WHERE o.{order} >= ($1::{orders})[1] AND {unsettled} AND $2::bool IS NOT NULL"                     \
+	"    WHERE o.{order} >= ($1::{orders})[1] AND {unsettled} AND $2::bool IS NOT NULL AND $5::int > 0"     \
 	"    ORDER BY o.{order} LIMIT 1000) o"                                                                  \
 	"), " WALK_DUE "candidate(e, n) AS MATERIALIZED ("                                                      \
 	"  SELECT c.e, row_number() OVER (ORDER BY c.n) FROM (SELECT x.e, min(x.n) AS n FROM ("                 \

@@ -11,7 +11,7 @@
 	"     WHERE k.outbox = {outbox} AND k.entity = u.e AND k.token = u.t LIMIT 1) k))"                      \
 	"  AND (c.token IN (" tokens ")) IS TRUE"
 
-/* $5 token, which is the number of the exchange, $6 node, $7 worker, $8 lease in ms, $9 entities that the statement before it
+/* $6 token, which is the number of the exchange, $7 node, $8 worker, $9 lease in ms, $10 entities that the statement before it
  * releases if all was settled.
  *
  * Under the lock the entity is looked at once more, with a new snapshot. One that was claimed since this statement began would
@@ -20,8 +20,8 @@
 	"free(e, n) AS MATERIALIZED ("                                                                          \
 	"  SELECT c.e, c.n FROM candidate c WHERE CASE"                                                         \
 	"    WHEN " WALK_IS_OURS " THEN false"                                                                  \
-	"    WHEN c.e::text IN (SELECT unnest($9::text[]))"                                                     \
-	"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $5::bigint::text THEN false"  \
+	"    WHEN c.e::text IN (SELECT unnest($10::text[]))"                                                     \
+	"         AND current_setting('postrider.settled', true) IS DISTINCT FROM $6::bigint::text THEN false"  \
 	"    WHEN EXISTS (SELECT FROM postrider.claim k WHERE k.outbox = {outbox} AND k.entity = c.e::text"     \
 	"      AND k.expires_at > clock_timestamp()) THEN false"                                                \
 	"    WHEN " WALK_IS_HELD_BACK " THEN false"                                                             \
@@ -30,8 +30,8 @@
 	"  LIMIT $3::int"                                                                                       \
 	"), got(entity) AS ("                                                                                   \
 	"  INSERT INTO postrider.claim AS k (outbox, entity, node, worker, token, expires_at)"                  \
-	"  SELECT {outbox}, f.e::text, $6::bigint, $7::int, $5::bigint,"                                        \
-	"    clock_timestamp() + $8::bigint * interval '1 millisecond' FROM free f"                             \
+	"  SELECT {outbox}, f.e::text, $7::bigint, $8::int, $6::bigint,"                                        \
+	"    clock_timestamp() + $9::bigint * interval '1 millisecond' FROM free f"                             \
 	"  ON CONFLICT (outbox, entity) DO UPDATE SET node = excluded.node, worker = excluded.worker,"          \
 	"    token = excluded.token, locked_at = excluded.locked_at, expires_at = excluded.expires_at"          \
 	"    WHERE k.expires_at <= clock_timestamp()"                                                           \

@@ -189,9 +189,9 @@ static bool send_page(struct pass *p, struct pipeline *pipeline, bool first, str
 
 	if (p->asked_limited)
 		params[n++] = text_param(bytes);
-	if (p->env->table->scheduled.name && !p->plain)
+	if (p->env->table->scheduled.name && !p->untimed)
 		params[n++] = text_param(due);
-	pipeline->plain = p->plain;
+	pipeline->untimed = p->untimed;
 	return pipeline_send(pipeline,
 			     p->first_statement + (first ? PASS_FIRST : PASS_NEXT) + (p->asked_limited ? PASS_FIRST_LIMITED : 0),
 			     params, n, true, err) &&
@@ -349,11 +349,11 @@ static void take_next_due(struct pass *p, const PGresult *res, struct answer *an
 	bool is_scheduled = schedule_take(res, 0, answer);
 
 	/* The next page finds what this one could only notice. */
-	if (is_scheduled && p->plain) {
+	if (is_scheduled && p->untimed) {
 		p->due_left = true;
 		answer->exhausted = false;
 	}
-	p->plain = !is_scheduled;
+	p->untimed = !is_scheduled;
 }
 
 bool pass_take(struct pass *p, int statement, PGresult *res, struct answer *answer)

@@ -155,7 +155,7 @@ struct pass {
 	uint32_t n_parts, n_active;
 	bool under_way;                 /* there was more than fitted into the last page */
 	bool due_left;                  /* there were more due rows than that page took */
-	bool plain;                     /* no row is scheduled: statements are sent in their plain form */
+	bool untimed;                     /* no row is scheduled: statements are sent in their untimed form */
 	bool from_lowest;               /* the next page is to begin there */
 	int64_t lowest_ms;              /* when one last did */
 	bool again;                     /* the page under way may bring rows that are in flight */

@@ -27,10 +27,10 @@
 
 /* In how many milliseconds the next row is due; 0: none is scheduled for later, but some have a time; NULL: none has.
  * Rounded up, and never more than a day, which also takes care of 'infinity'. As long as none has, claims need not look
- * for due rows: they are sent in their plain form (sql.h), which only notices that there is one. */
+ * for due rows: they are sent in their untimed form (sql.h), which only notices that there is one. */
 #define SCHEDULE_NEXT_DUE                                                                                       \
 	"coalesce(NULL::int{if_scheduled}, " SCHEDULE_IN_MS ", " SCHEDULE_IS_USED "{end}"                       \
-	"{if_plain}, " SCHEDULE_IS_USED "{end})"
+	"{if_untimed}, " SCHEDULE_IS_USED "{end})"
 #define SCHEDULE_IS_USED                                                                                        \
 	"CASE WHEN EXISTS (SELECT FROM {table} o WHERE o.{scheduled} IS NOT NULL AND {pending}) THEN 0 END"
 #define SCHEDULE_IN_MS                                                                                          \

@@ -8,17 +8,17 @@
 #include "read/sql.h"
 
 static bool make_statements(PGconn *conn, const struct reader_env *env, bool ordered, const struct statement *statements, int n,
-			    char ***ret, char ***ret_plain, struct error *err)
+			    char ***ret, char ***ret_untimed, struct error *err)
 {
 	int outbox;
 
 	if (!table_number(conn, env->table, &outbox, err))
 		return false;
 	*ret = mem_new_array(char *, (size_t)n);
-	*ret_plain = mem_new_array(char *, (size_t)n);
+	*ret_untimed = mem_new_array(char *, (size_t)n);
 	for (int i = 0; i < n; i++) {
 		(*ret)[i] = sql_for_table(statements[i].sql, env->table, env->outbox, ordered, outbox);
-		(*ret_plain)[i] = sql_for_plain_table(statements[i].sql, env->table, env->outbox, ordered, outbox);
+		(*ret_untimed)[i] = sql_for_untimed_table(statements[i].sql, env->table, env->outbox, ordered, outbox);
 	}
 	return true;
 }
@@ -53,16 +53,16 @@ bool session_open(const struct reader_driver *driver, const struct reader_env *e
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 	bool pooled = false;
-	char **sql, **plain_sql;
+	char **sql, **untimed_sql;
 
 	if (!pg_connect(env->database, env->purpose, env->interrupt_fd, &conn, err) ||
 	    !pg_apply_reader_settings(conn, env->database, err) || !reader_check_session(driver, conn, env->database, err) ||
 	    !pg_is_pooled(conn, env->database, &pooled, err) || (pooled && !check_isolation(conn, err)) ||
-	    !make_statements(conn, env, reader_keeps_order(driver, env->outbox), statements, n, &sql, &plain_sql,
+	    !make_statements(conn, env, reader_keeps_order(driver, env->outbox), statements, n, &sql, &untimed_sql,
 			     err))
 		return false;
 	*ret_identity = pg_identity(conn);
-	if (!pipeline_open(p, TAKE_PTR(conn), statements, sql, plain_sql, n, !pooled, err)) {
+	if (!pipeline_open(p, TAKE_PTR(conn), statements, sql, untimed_sql, n, !pooled, err)) {
 		pipeline_close(p);
 		return false;
 	}

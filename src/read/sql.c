@@ -99,16 +99,16 @@ static const char *text_of(const struct sql_name *names, size_t n, struct slice 
 }
 
 /* True when the name is not to be replaced, but begins or ends a part that only some tables have. */
-static bool is_section(struct slice name, const struct table *t, bool plain, bool *shown)
+static bool is_section(struct slice name, const struct table *t, bool untimed, bool *shown)
 {
 	bool scheduled = t->scheduled.name != NULL;
 
 	if (slice_is(name, "if_scheduled"))
-		*shown = scheduled && !plain;
+		*shown = scheduled && !untimed;
 	else if (slice_is(name, "else"))
-		*shown = !scheduled || plain;
-	else if (slice_is(name, "if_plain"))
-		*shown = plain;
+		*shown = !scheduled || untimed;
+	else if (slice_is(name, "if_untimed"))
+		*shown = untimed;
 	else if (slice_is(name, "end"))
 		*shown = true;
 	else
@@ -128,7 +128,7 @@ static char *has_no_time(const struct table *t, enum table_partial wanted, const
 }
 
 static char *make(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox,
-		  bool plain)
+		  bool untimed)
 {
 	_cleanup_(mem_freep) char *oid = mem_printf("%u", t->oid);
 	_cleanup_(mem_freep) char *toast = mem_printf("%u", t->toast_oid);
@@ -215,7 +215,7 @@ static char *make(const char *sql, const struct table *t, const struct outbox_co
 			sql++;
 			continue;
 		}
-		if (!is_section(name, t, plain, &shown) && shown)
+		if (!is_section(name, t, untimed, &shown) && shown)
 			buf_add_str(&out, text_of(names, ARRAY_SIZE(names), name));
 		sql = end + 1;
 	}
@@ -227,9 +227,9 @@ char *sql_for_table(const char *sql, const struct table *t, const struct outbox_
 	return make(sql, t, settings, ordered, outbox, false);
 }
 
-char *sql_for_plain_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
+char *sql_for_untimed_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox)
 {
-	bool differs = strstr(sql, "{if_scheduled}") || strstr(sql, "{if_plain}");
+	bool differs = strstr(sql, "{if_scheduled}") || strstr(sql, "{if_untimed}");
 
 	return t->scheduled.name && differs ? make(sql, t, settings, ordered, outbox, true) : NULL;
 }

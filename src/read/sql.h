@@ -31,9 +31,9 @@
 char *sql_for_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox);
 
 /* The same for a time when no row of the table is scheduled, as is mostly so: as if it had no such column, but rows that have
- * a time all the same are left out, and what stands between {if_plain} and {end} is only there in this one. NULL: the
+ * a time all the same are left out, and what stands between {if_untimed} and {end} is only there in this one. NULL: the
  * statement would be the same. */
-char *sql_for_plain_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox);
+char *sql_for_untimed_table(const char *sql, const struct table *t, const struct outbox_config *settings, bool ordered, int outbox);
 
 /* The expression that shards an outbox, over these columns; the index has the same. The caller frees. */
 char *sql_shard_of(const struct outbox_config *settings, const char *key, const char *id);

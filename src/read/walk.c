@@ -10,7 +10,7 @@
 #include "pg/array.h"
 #include "relay/field.h"
 
-enum { MORE_MAX = 8 };
+enum { MORE_MAX = 8, REACH_FIRST = 300, REACH_MAX = 20000, REACH_GROWS = 4 };
 #define PARAM_CEILING ((size_t)256 << 20)
 
 void walk_init(struct walk *w, const struct reader_env *env, const struct walk_statements *st)
@@ -20,6 +20,7 @@ void walk_init(struct walk *w, const struct reader_env *env, const struct walk_s
 		.rows_per_entity = 1,
 		.crowded = true,        /* workers that start together had better not start at the same place */
 		.large_rows = true,     /* until a claim has shown otherwise */
+		.reach = REACH_FIRST,
 	};
 	front_init(&w->front, env, st->front);
 	buf_init(&w->ours, PARAM_CEILING);
@@ -61,13 +62,16 @@ bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *
 	bool at_front = front_serves(&w->front, now);
 	_cleanup_(mem_freep) char *hand = hand_at(w->env->hand);
 	_cleanup_(mem_freep) char *entities = mem_printf("%u", w->wanted = entities_for(w, x->want_rows));
+	_cleanup_(mem_freep) char *reach = mem_printf("%u", w->reach);
 	struct param claim[WALK_PARAMS + MORE_MAX] = {
 		[WALK_HAND] = at_front ? front_param(&w->front) : text_param(hand),
 		[WALK_ELSEWHERE] = text_param(w->crowded ? "true" : "false"),
 		[WALK_WANTED] = text_param(entities),
+		[WALK_REACH] = text_param(reach),
 	};
 
-	p->plain = w->plain;
+	p->untimed = w->untimed;
+	w->elsewhere = w->crowded;
 	w->has_hand = x->has_hand;
 	array_begin(&w->ours, TYPE_TEXT);
 	window_each_lane(x->window, array_add_text, &w->ours);      /* not those that end with what is being settled */
@@ -114,6 +118,17 @@ static uint32_t entities_got(const struct walk *w)
 	return PQgetisnull(w->claimed, 0, WALK_ENTITY) ? 0 : (uint32_t)PQntuples(w->claimed);
 }
 
+/* Whoever met only what is taken, also where he went instead, has to reach further next time. */
+static void choose_reach(struct walk *w, bool exhausted)
+{
+	if (w->front.serving)
+		return;
+	if (exhausted || entities_got(w) > 0)
+		w->reach = REACH_FIRST;
+	else if (w->elsewhere)
+		w->reach = MIN(w->reach * REACH_GROWS, REACH_MAX);
+}
+
 bool walk_take_look(struct walk *w, int statement, const PGresult *res)
 {
 	return front_take(&w->front, statement, res);
@@ -131,6 +146,7 @@ void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer)
 	answer->exhausted = PQgetvalue(res, 0, WALK_EXHAUSTED)[0] == 't';
 	answer->looked = (uint32_t)strtoul(PQgetvalue(res, 0, WALK_LOOKED), NULL, 10);
 	answer->lost = answer->looked - MIN(answer->looked, entities_got(w));
+	choose_reach(w, answer->exhausted);
 	w->crowded = !w->front.serving && answer->looked > 2 * (uint32_t)PQntuples(res) + 10;
 	front_answered(&w->front, PQgetvalue(res, 0, WALK_WHOLE)[0] == 't', answer->exhausted,
 		       entities_got(w) < w->wanted / 2, clock_ms());
@@ -139,9 +155,9 @@ void walk_take_claim(struct walk *w, PGresult *res, struct answer *answer)
 	note_retries(w, answer);
 	is_scheduled = schedule_take(res, WALK_NEXT_DUE, answer);
 	/* The next one finds what this one could only notice. */
-	if (is_scheduled && w->plain)
+	if (is_scheduled && w->untimed)
 		answer->exhausted = false;
-	w->plain = !is_scheduled;
+	w->untimed = !is_scheduled;
 }
 
 /* Each row says which entity it is of, counted from 1 in the order of the claim; results may come in any order. */

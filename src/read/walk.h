@@ -2,7 +2,8 @@
  * of those that were got. Readers differ in the test.
  *
  * The walk goes by index from the hand to the end, then from the start to the hand: one descent for each entity, however
- * many rows it has, and no more of them than are needed. No more than 1000 are looked at in one walk. */
+ * many rows it has, and no more of them than are needed. A walk looks at a few hundred at most, so that it never takes long; where these are all
+ * taken the next one starts elsewhere, and each one after that reaches further, until one gets something or has seen all. */
 #ifndef POSTRIDER_READ_WALK_H
 #define POSTRIDER_READ_WALK_H
 
@@ -21,12 +22,13 @@ enum { WALK_ENTITIES_MAX = 128 };
 
 /* --- SQL: a claim is WALK_CANDIDATES, locked(e, n) with the reader's tests, WALK_TAKEN_OF -------------------------- */
 
-/* Parameters of every claim; the reader's own follow from $5 on. */
+/* Parameters of every claim; the reader's own follow from $6 on. */
 enum {
 	WALK_HAND,                      /* $1 where to go on */
 	WALK_ELSEWHERE,                 /* $2 start at some other place than the hand */
 	WALK_WANTED,                    /* $3 how many entities */
 	WALK_OURS,                      /* $4 entities in the window, not to be claimed again */
+	WALK_REACH,                     /* $5 how many entities to look at, at most */
 	WALK_PARAMS,
 };
 
@@ -69,7 +71,7 @@ enum {
 	"      SELECT a.e FROM ahead a WHERE a.e IS NOT NULL" WALK_IS_NOT_DUE("a.e")                            \
 	"      UNION ALL"                                                                                       \
 	"      SELECT b.e FROM behind b, hand WHERE b.e IS NOT NULL AND (h IS NULL OR b.e <= h)"                \
-	WALK_IS_NOT_DUE("b.e") ") w LIMIT 1000)"                                                                \
+	WALK_IS_NOT_DUE("b.e") ") w LIMIT $5::int)"                                                             \
 	"  {if_scheduled}UNION ALL SELECT d.e, d.n FROM due d WHERE d.n < -($3::int + 1) / 2{end}"              \
 	"), "
 
@@ -110,7 +112,7 @@ enum {
 
 /* All that there is was looked at. To ask that of a walk that has got enough would make it walk on, so `shown`, which is
  * always asked, is for claims at the front. */
-#define WALK_IS_WHOLE "coalesce((SELECT s.looked FROM seen s), 0) < 1000"
+#define WALK_IS_WHOLE "coalesce((SELECT s.looked FROM seen s), 0) < $5::int"
 #define WALK_TAKEN_BY_WALK(tried) WALK_TAKEN_OF(tried, WALK_IS_WHOLE, "true")
 #define WALK_TAKEN_AT_FRONT(tried) WALK_TAKEN_OF(tried, FRONT_IS_WHOLE, FRONT_IS_WHOLE)
 
@@ -162,9 +164,11 @@ struct walk {
 	bool crowded;                   /* the last walk met mostly entities of others: start somewhere else */
 	double rows_per_entity;         /* lately: how many entities it takes to fill a claim */
 	bool large_rows;                /* some row is too large for its page, so claims must be limited by bytes */
-	bool plain;                     /* no row is scheduled: statements are sent in their plain form */
+	bool untimed;                     /* no row is scheduled: statements are sent in their untimed form */
 	struct front front;
 	uint32_t wanted;                /* entities */
+	uint32_t reach;                 /* of the next walk: entities that it looks at, at most */
+	bool elsewhere;                 /* the one under way does not start at the hand */
 	PGresult *claimed;              /* the entities that were got */
 	struct retry retries[WALK_ENTITIES_MAX];
 	struct buf ours;
@@ -184,7 +188,7 @@ void walk_pass_hand(struct walk *w);
 
 /* To be called with each settle: what it lets go again may be below the floor. */
 void walk_note_settle(struct walk *w, const struct settle *s);
-/* Queues claim and read, or one of them. `more` are the reader's own parameters, from $5 on. */
+/* Queues claim and read, or one of them. `more` are the reader's own parameters, from $6 on. */
 bool walk_send(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,
 	       const struct param *more, int n_more, struct error *err);
 bool walk_send_claim(struct walk *w, struct pipeline *p, const struct exchange *x, const struct walk_statements *st,

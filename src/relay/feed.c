@@ -8,7 +8,12 @@
 #include "relay/verdict.h"
 
 enum { RECONNECT_FIRST_MS = 200, RECONNECT_MAX_MS = 10000, REFUSALS_LOGGED_PER_SECOND = 5 };
-enum { MISSES_MAX = 8, AFTER_MISSES_MS = 20, HOLD_SLACK_MS = 100 };
+enum {
+	MISSES_MAX = 8,
+	AFTER_MISSES_MS = 20,           /* at least; … */
+	SEARCH_SHARE = 10,              /* … no more than this part of the time is spent on claims that get nothing */
+	HOLD_SLACK_MS = 100,
+};
 enum { STALLED_AFTER_MS = 500, STALLED_LOOK_MS = 1000, HAND_PATIENCE_MS = 500 };
 
 static void use_driver(struct feed *f, const struct reader_driver *driver)
@@ -381,7 +386,7 @@ static void judge_claim(struct feed *f, const struct answer *a, uint32_t rows, i
 		bell_due(f->env.bell, now + a->due_in_ms);
 	if (f->hungry && f->misses >= MISSES_MAX) {
 		f->hungry = false;
-		bell_due(f->env.bell, now + AFTER_MISSES_MS);
+		bell_due(f->env.bell, now + MAX(AFTER_MISSES_MS, SEARCH_SHARE * (clock_us() - f->claim_began_us) / 1000));
 	}
 	if (a->exhausted)
 		f->claim_rows = (uint32_t)f->env.reader.outbox->batch_size;
