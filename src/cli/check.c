@@ -105,20 +105,20 @@ static void check_table(struct check *c, const struct outbox_config *outbox, con
 		failed(c, &err);
 }
 
-static void check_sink(struct check *c, const struct sink_config *config, const char *topic)
+static void check_sink(struct check *c, const struct sink_config *config, struct route *route)
 {
 	const struct sink_driver *driver = sink_driver_find(config->type);
 	struct sink_target *target;
 	struct error err;
 	size_t before = c->findings.count;
 
-	if (!driver->target_open(config, &target, &err)) {
+	if (!sink_check_route(driver, route, &err) || !driver->target_open(config, &target, &err)) {
 		c->settings_wrong |= err.kind == ERROR_CONFIG;
 		failed(c, &err);
 		return;
 	}
 	if (driver->check)
-		driver->check(target, topic, &c->findings);
+		driver->check(target, route_constant_topic(route), &c->findings);
 	driver->target_close(target);
 	if (c->findings.count == before)
 		finding_add(&c->findings, FINDING_OK, NULL, "sink %s: ready", config->name);
@@ -138,7 +138,7 @@ static void check_outbox(struct check *c, const struct outbox_config *outbox)
 	check_session(c, outbox);
 	check_table(c, outbox, route);
 	for (size_t i = 0; i < outbox->n_sinks; i++)
-		check_sink(c, &outbox->sinks[i], route_constant_topic(route));
+		check_sink(c, &outbox->sinks[i], route);
 	route_free(route);
 }
 

@@ -20,6 +20,8 @@ struct route_header {
 	struct template *value;
 };
 
+enum { ROUTE_FAULTS_MAX = 8 };          /* there are fewer types of sinks */
+
 struct route {
 	const struct outbox_config *outbox;
 	struct template *topic;
@@ -30,6 +32,7 @@ struct route {
 	uint32_t n_headers;
 	struct envelope envelope;
 	struct names names;
+	topic_fault *faults[ROUTE_FAULTS_MAX];  /* of different sinks; the rest is NULL */
 	struct header replay;           /* in every message; a NULL name: in none */
 	bool topic_for_all;             /* rows do not choose their topic */
 };
@@ -212,6 +215,26 @@ bool route_check_table(const struct route *r, const struct table *t, struct erro
 	return names_check_table(&r->names, t, err);
 }
 
+static bool mind_topic(const struct route *r, const struct template *t, const char *setting, topic_fault *fault,
+		       struct error *err)
+{
+	const char *constant = t ? template_constant(t) : NULL;
+	const char *why = constant ? fault(slice_of(constant)) : NULL;
+
+	return !why || error_set(err, ERROR_CONFIG, "outboxes.%s.%s \"%s\" %s", r->outbox->name, setting, constant, why);
+}
+
+bool route_mind_topics(struct route *r, topic_fault *fault, struct error *err)
+{
+	int i = 0;
+
+	while (i < ROUTE_FAULTS_MAX - 1 && r->faults[i] && r->faults[i] != fault)
+		i++;
+	r->faults[i] = fault;
+	return mind_topic(r, r->topic, "route.topic", fault, err) &&
+	       mind_topic(r, r->letters, "failure.dead_letter_topic", fault, err);
+}
+
 void route_mark_replay(struct route *r, const char *time, bool for_all)
 {
 	r->replay = (struct header){ envelope_replay_header(r->outbox->route.envelope), slice_of(time) };
@@ -233,14 +256,37 @@ static bool reject_null(const struct event *ev, const char *what, const char *co
 	return reject(ev, err, why);
 }
 
+static const char *fault_of(const struct route *r, struct slice topic)
+{
+	const char *why = NULL;
+
+	for (int i = 0; i < ROUTE_FAULTS_MAX && r->faults[i] && !why; i++)
+		why = r->faults[i](topic);
+	return why;
+}
+
+static bool reject_topic(const struct event *ev, const char *fault, struct error *err)
+{
+	_cleanup_(mem_freep) char *why =
+		mem_printf("its topic \"%.*s\" %s", (int)MIN(ev->topic.len, 100), ev->topic.ptr, fault);
+
+	return reject(ev, err, why);
+}
+
 static bool set_topic(const struct route *r, struct event *ev, const struct slice *values, struct error *err)
 {
+	const char *fault;
+
 	ev->topic = r->topic_for_all ? SLICE_NULL : values[FIELD_TOPIC];
 	if (ev->topic.len == 0)
 		ev->topic = template_expand(r->topic, values, &ev->batch->arena);
 	if (!ev->topic.ptr)
 		return reject_null(ev, "topic", template_missing(r->topic, values), err);
-	return ev->topic.len > 0 || reject(ev, err, "its topic is empty");
+	if (ev->topic.len == 0)
+		return reject(ev, err, "its topic is empty");
+	/* One that all rows have was looked at already. */
+	fault = ev->topic.ptr == template_constant(r->topic) ? NULL : fault_of(r, ev->topic);
+	return !fault || reject_topic(ev, fault, err);
 }
 
 /* An empty template says that messages have no key, which is not the same as an empty key. */
@@ -378,7 +424,7 @@ bool route_letter(const struct route *r, struct event *ev)
 		return false;
 	read_values(r, ev->batch, (uint32_t)(ev - ev->batch->events), values, &timed);
 	topic = template_expand(r->letters, values, &ev->batch->arena);
-	if (topic.len == 0)
+	if (topic.len == 0 || fault_of(r, topic))
 		return false;
 	ev->letter = ev->alone = true;
 	ev->meant_for = ev->topic;

@@ -30,6 +30,12 @@ const char *route_constant_topic(const struct route *r);
  * so that this shows at the start and not as one rejected row after the other. */
 bool route_check_table(const struct route *r, const struct table *t, struct error *err);
 
+/* What a sink has against a topic, whatever there may be at the other side ("is longer than 249 characters"); NULL: nothing. */
+typedef const char *topic_fault(struct slice topic);
+/* Rows whose topic one of the sinks could never take are rejected. ERROR_CONFIG when every row would be. Before any worker
+ * has the route. */
+bool route_mind_topics(struct route *r, topic_fault *fault, struct error *err);
+
 /* From now on every message is a repetition, and says so in a header whose value is `time`. `for_all`: the route's topic
  * counts for rows, too, that name one of their own. Before any worker has the route, which `time` must outlive. */
 void route_mark_replay(struct route *r, const char *time, bool for_all);

@@ -97,9 +97,12 @@ bool outbox_prepare(struct outbox *o, const struct database_config *database, st
 	if (!reader_check_settings(o->reader, settings, err) || !route_compile(settings, &o->route, err))
 		return false;
 	o->targets = mem_new_array(struct sink_target *, settings->n_sinks);
-	for (size_t i = 0; i < settings->n_sinks; i++)
-		if (!sink_driver_find(settings->sinks[i].type)->target_open(&settings->sinks[i], &o->targets[i], err))
+	for (size_t i = 0; i < settings->n_sinks; i++) {
+		const struct sink_driver *driver = sink_driver_find(settings->sinks[i].type);
+
+		if (!sink_check_route(driver, o->route, err) || !driver->target_open(&settings->sinks[i], &o->targets[i], err))
 			return false;
+	}
 	return true;
 }
 

@@ -24,3 +24,8 @@ const struct sink_driver *sink_driver_find(const char *name)
 			return sink_drivers[i];
 	return NULL;
 }
+
+bool sink_check_route(const struct sink_driver *driver, struct route *route, struct error *err)
+{
+	return !driver->topic_fault || route_mind_topics(route, driver->topic_fault, err);
+}

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "sink/breaker.h"
 #include "sink/kafka_producer.h"
+#include "sink/kafka_topic.h"
 #include "sink/outcome.h"
 #include "sink/sink.h"
 
@@ -171,6 +172,7 @@ const struct sink_driver sink_kafka = {
 	.name = "kafka",
 	.summary = "Apache Kafka, Redpanda; acknowledged by all in-sync replicas",
 	.caps = SINK_KEEPS_ORDER,
+	.topic_fault = kafka_topic_fault,
 	.target_open = kafka_target_open,
 	.target_close = kafka_target_close,
 	.breaker = kafka_breaker,

@@ -17,6 +17,7 @@
 #include "config/config.h"
 #include "relay/event.h"
 #include "relay/mailbox.h"
+#include "relay/route.h"
 
 enum {
 	SINK_KEEPS_ORDER = 1 << 0,      /* events of one topic and key, submitted back to back, arrive in that order, or not
@@ -42,6 +43,8 @@ struct sink_driver {
 	const char *summary;            /* one line for --version and the documentation */
 	uint32_t caps;
 
+	/* What can never be a topic of the other side: see route.h. NULL: anything can. */
+	topic_fault *topic_fault;
 	/* Reads the settings; connects lazily. A broker that is away is not an error here, a wrong setting is. */
 	bool (*target_open)(const struct sink_config *, struct sink_target **ret, struct error *err);
 	void (*target_close)(struct sink_target *);
@@ -75,5 +78,7 @@ struct sink_driver {
 extern const struct sink_driver *const sink_drivers[]; /* NULL-ended */
 
 const struct sink_driver *sink_driver_find(const char *name);
+/* Whether rows can be routed to such a sink; from then on those that cannot are rejected. */
+bool sink_check_route(const struct sink_driver *driver, struct route *route, struct error *err);
 
 #endif

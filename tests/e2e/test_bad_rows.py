@@ -102,9 +102,9 @@ KINDS = {
 
     "topic empty": Kind({"topic": ""}),
     "topic unknown": Kind({"topic": "unknown"}, **NO_TOPIC),
-    "topic with spaces": Kind({"topic": "not a topic"}, **NO_TOPIC),
-    "topic of 300 characters": Kind({"topic": "t" * 300}, **NO_TOPIC),
-    "topic of 1,000 characters": Kind({"topic": "t" * 1000}, **NO_TOPIC),
+    "topic with spaces": Kind({"topic": "not a topic"}, kafka="has other characters than letters"),
+    "topic of 300 characters": Kind({"topic": "t" * 300}, kafka="is longer than 249 characters"),
+    "topic of 1,000 characters": Kind({"topic": "t" * 1000}, kafka="is longer than 249 characters"),
 }
 
 

@@ -807,6 +807,43 @@ static void a_replay_may_go_elsewhere_than_its_rows_say(void **state _unused_)
 	}
 }
 
+static const char *no_spaces(struct slice topic)
+{
+	return memchr(topic.ptr, ' ', topic.len) ? "has a space" : NULL;
+}
+
+static void test_topics_that_a_sink_can_never_take(void **state _unused_)
+{
+	struct settings s = { .topic = "to {entity_type}" };
+	struct row row = { .field = { [FIELD_ID] = "17", [FIELD_ENTITY] = "c", [FIELD_ENTITY_TYPE] = "order" } };
+	struct outbox_config o = outbox_of(&s);
+	_cleanup_(route_freep) struct route *r = NULL;
+	struct batch *b = batch_of(&row, TYPE_TEXT, 0);
+	struct error err;
+
+	assert_true(route_compile(&o, &r, &err));
+	assert_true(route_row(r, b, 0, &err));
+	assert_true(route_mind_topics(r, no_spaces, &err));
+	assert_true(route_mind_topics(r, no_spaces, &err));
+	assert_false(route_row(r, b, 0, &err));
+	assert_int_equal(err.kind, ERROR_REJECTED);
+	assert_string_equal(err.message, "row 17 cannot be routed: its topic \"to order\" has a space");
+	batch_free(b);
+}
+
+static void test_a_topic_of_all_rows_that_a_sink_can_never_take(void **state _unused_)
+{
+	struct settings s = { .topic = "one for all" };
+	struct outbox_config o = outbox_of(&s);
+	_cleanup_(route_freep) struct route *r = NULL;
+	struct error err;
+
+	assert_true(route_compile(&o, &r, &err));
+	assert_false(route_mind_topics(r, no_spaces, &err));
+	assert_int_equal(err.kind, ERROR_CONFIG);
+	assert_string_equal(err.message, "outboxes.orders.route.topic \"one for all\" has a space");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -834,6 +871,8 @@ int main(void)
 		cmocka_unit_test(a_replay_says_so_and_a_row_cannot_say_otherwise),
 		cmocka_unit_test(a_replay_of_a_cloud_event_has_an_attribute_for_it),
 		cmocka_unit_test(a_replay_may_go_elsewhere_than_its_rows_say),
+		cmocka_unit_test(test_topics_that_a_sink_can_never_take),
+		cmocka_unit_test(test_a_topic_of_all_rows_that_a_sink_can_never_take),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
