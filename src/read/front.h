@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "pg/pipeline.h"
+#include "read/held.h"
 #include "read/horizon.h"
 #include "read/reader.h"
 
@@ -32,15 +33,15 @@ enum {
 /* $1 the horizon, $2 the floor. Between the floor and the first row there are only rows that were deleted since. */
 #define FRONT_SQL_FLOOR(above)                                                                                  \
 	"SELECT coalesce((SELECT o.{order} FROM {table} o WHERE o.{order} <= ($1::{orders})[1]" above           \
-	"   AND {unsettled} AND CASE WHEN (SELECT count(*) = 0 FROM postrider.retry r WHERE r.outbox = {outbox}) THEN true" \
-	"     ELSE NOT EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = o.{key}::text) END" \
+	"   AND {unsettled} AND" HELD_IS_FREE("o.{key}::text", "")                                              \
 	"   ORDER BY o.{order} LIMIT 1), ($1::{orders})[1])::{order_cast}"
 
 /* The same when no floor is known. Rows that are scheduled for later do not keep it down, but there may be a million of
  * them in front of the others: then there is none, and claims walk. */
 #define FRONT_SQL_FIRST                                                                                         \
 	"{if_scheduled}WITH low(place, counts) AS MATERIALIZED ("                                               \
-	"  SELECT o.{order}, {at_once} FROM {table} o WHERE o.{order} <= ($1::{orders})[1] AND {pending}"       \
+	"  SELECT o.{order}, {at_once} AND" HELD_IS_FREE("o.{key}::text", "")                                   \
+	"    FROM {table} o WHERE o.{order} <= ($1::{orders})[1] AND {pending}"                                 \
 	"    ORDER BY o.{order} LIMIT 2000"                                                                     \
 	") SELECT coalesce((SELECT l.place FROM low l WHERE l.counts ORDER BY l.place LIMIT 1),"                \
 	"   CASE WHEN (SELECT count(*) FROM low) < 2000 THEN ($1::{orders})[1] END)::{order_cast}"              \

@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "pg/pipeline.h"
+#include "read/held.h"
 #include "read/horizon.h"
 #include "read/reader.h"
 #include "read/schedule.h"
@@ -43,9 +44,7 @@ enum {
 };
 /* And the last one, for tables that have due rows: how many of each part. */
 
-#define PASS_FREE                                                                                               \
-	" CASE WHEN (SELECT count(*) = 0 FROM postrider.retry r WHERE r.outbox = {outbox}) THEN true"           \
-	"   ELSE NOT EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = o.{lane}::text) END"
+#define PASS_FREE HELD_IS_FREE("o.{lane}::text", "")
 
 #define PASS_ROWS_OF(test, order)                                                                               \
 	" FROM unnest($1::int[], $2::{orders}) s(part, after)"                                                  \

@@ -13,19 +13,16 @@
 #include <stdint.h>
 
 #include "pg/pipeline.h"
+#include "read/held.h"
 #include "read/reader.h"
 #include "read/schedule.h"
 
 /* --- SQL ------------------------------------------------------------------------------------------------------ */
 
-/* A refused row is held back alone: its id is the key of its entry. Nearly always there is none at all. */
-#define TAKE_NONE_HELD "(SELECT count(*) = 0 FROM postrider.retry r WHERE r.outbox = {outbox})"
-#define TAKE_IS_FREE                                                                                            \
-	" CASE WHEN " TAKE_NONE_HELD " THEN true ELSE NOT EXISTS (SELECT FROM postrider.retry r"                \
-	"   WHERE r.outbox = {outbox} AND r.entity = o.{lane}::text AND r.retry_at > now()) END"
+/* A refused row is held back alone: its id is the key of its entry. */
+#define TAKE_IS_FREE HELD_IS_FREE("o.{lane}::text", HELD_NOT_YET)
 #define TAKE_OF_RETRY(column)                                                                                   \
-	"CASE WHEN NOT " TAKE_NONE_HELD " THEN (SELECT r." column " FROM postrider.retry r"                     \
-	"   WHERE r.outbox = {outbox} AND r.entity = o.{lane}::text) END"
+	"CASE WHEN NOT " HELD_NONE " THEN (SELECT r." column " FROM " HELD_ENTRY_OF("o.{lane}::text") ") END"
 
 /* What stands behind the fields of the table, counted from the end. */
 enum { TAKE_ADDRESS = 1, TAKE_PLACE, TAKE_ATTEMPTS, TAKE_HELD, TAKE_LARGE, TAKE_LOCKED };

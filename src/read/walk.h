@@ -12,6 +12,7 @@
 
 #include "pg/pipeline.h"
 #include "read/front.h"
+#include "read/held.h"
 #include "read/reader.h"
 #include "read/schedule.h"
 #include "read/settle.h"
@@ -40,9 +41,7 @@ enum {
 	"{if_scheduled}due_row(e, at) AS MATERIALIZED ("                                                        \
 	"  SELECT o.{key}, o.{scheduled} FROM {table} o WHERE o.{key} IS NOT NULL AND {due}"                    \
 	"    AND (o.{key}::text IN (SELECT unnest($4::text[]))) IS NOT TRUE"                                    \
-	"    AND CASE WHEN (SELECT count(*) = 0 FROM postrider.retry r WHERE r.outbox = {outbox}) THEN true"    \
-	"      ELSE NOT EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox}"                        \
-	"        AND r.entity = o.{key}::text AND r.retry_at > now()) END"                                      \
+	"    AND" HELD_IS_FREE("o.{key}::text", HELD_NOT_YET)                                                   \
 	"    ORDER BY o.{scheduled} LIMIT 1000"                                                                 \
 	"), due(e, n) AS MATERIALIZED ("                                                                        \
 	"  SELECT d.e, -row_number() OVER (ORDER BY min(d.at)) FROM due_row d GROUP BY d.e"                     \
@@ -79,9 +78,7 @@ enum {
  * pass all others. */
 #define WALK_IS_OURS "c.e::text IN (SELECT unnest($4::text[]))"
 #define WALK_IS_HELD_BACK                                                                                       \
-	"(SELECT count(*) > 0 FROM postrider.retry r WHERE r.outbox = {outbox})"                                \
-	" AND EXISTS (SELECT FROM postrider.retry r WHERE r.outbox = {outbox} AND r.entity = c.e::text"         \
-	"   AND r.retry_at > now()"                                                                             \
+	"NOT " HELD_NONE " AND EXISTS (SELECT FROM " HELD_ENTRY_OF("c.e::text") HELD_NOT_YET                    \
 	"   AND (r.row_id IS NULL OR EXISTS (SELECT FROM {table} o"                                             \
 	"     WHERE o.{key} = c.e AND o.{id} = r.row_id::{id_type} AND {ready})))"
 

@@ -150,6 +150,13 @@ def test_a_template_over_a_column_that_does_not_exist(database, make_relay):
     assert "tenant" in log
 
 
+@pytest.mark.parametrize("setting", ["route.topic", "failure.dead_letter_topic"])
+def test_a_topic_that_kafka_can_never_have(database, make_relay, setting):
+    section, option = setting.split(".")
+    content = settings(database.dsn, {"type": "kafka", "brokers": "127.0.0.1:1"}, **{section: {option: "all my events"}})
+    assert f'outboxes.orders.{setting} \\"all my events\\" has other characters' in ended(make_relay, content)
+
+
 def test_a_missing_privilege(database, make_relay):
     role = f"weak_{database.name}"
     database.execute(f"CREATE ROLE {role} LOGIN")
