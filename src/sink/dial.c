@@ -2,9 +2,11 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -17,6 +19,7 @@ struct dial {
 	pthread_t thread;
 	bool started;
 	int interrupt_fd, over_fd;      /* eventfds */
+	_Atomic int socket;             /* of the connection once there is one; -1 before. Open until the thread was joined */
 
 	/* Written by the thread, read after it was joined. */
 	bool connected;
@@ -55,12 +58,23 @@ static bool prepare(PGconn *conn, const struct event_store *store, struct error 
 	return true;
 }
 
+static bool is_readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 static void *dial_run(void *arg)
 {
 	struct dial *d = arg;
 
-	d->connected = dial_connect(d->database, d->interrupt_fd, &d->conn, &d->why) &&
-		       event_store_learn(d->conn, d->table, &d->store, &d->why) && prepare(d->conn, d->store, &d->why);
+	if (dial_connect(d->database, d->interrupt_fd, &d->conn, &d->why)) {
+		atomic_store(&d->socket, PQsocket(d->conn));
+		/* Who cancels either sees the socket, or is seen here. */
+		d->connected = !is_readable(d->interrupt_fd) && event_store_learn(d->conn, d->table, &d->store, &d->why) &&
+			       prepare(d->conn, d->store, &d->why);
+	}
 	eventfd_write(d->over_fd, 1);
 	return NULL;
 }
@@ -72,6 +86,7 @@ struct dial *dial_start(const struct database_config *database, const char *tabl
 
 	d->database = database;
 	d->table = table;
+	d->socket = -1;
 	d->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (d->interrupt_fd < 0 || d->over_fd < 0)
@@ -92,9 +107,7 @@ int dial_fd(const struct dial *d)
 
 bool dial_is_over(const struct dial *d)
 {
-	struct pollfd over = { .fd = d->over_fd, .events = POLLIN };
-
-	return poll(&over, 1, 0) > 0;
+	return is_readable(d->over_fd);
 }
 
 bool dial_finish(struct dial *d, PGconn **ret_conn, struct event_store **ret_store, struct error *err)
@@ -127,5 +140,8 @@ void dial_cancel(struct dial *d)
 	if (!d)
 		return;
 	eventfd_write(d->interrupt_fd, 1);
+	/* Preparing waits for whoever locks the table. */
+	if (atomic_load(&d->socket) >= 0)
+		shutdown(atomic_load(&d->socket), SHUT_RDWR);
 	dial_finish(d, &conn, &store, &err);
 }

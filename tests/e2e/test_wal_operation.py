@@ -450,6 +450,23 @@ def test_more_log_than_the_budget_is_warned_of(tailed, init, start_relay):
     expect_exactly_once(tailed.ledger(), tailed.event_store())
 
 
+def test_a_stop_waits_no_longer_than_it_may_for_a_store_that_is_locked(tailed, init, start_relay):
+    content = to_store(tailed) | {"stop_timeout": "1s"}
+    init(content)
+    tailed.entities(5)
+    relay = start_relay(content)
+    with store_away(tailed):
+        tailed.write_backlog(3)
+        time.sleep(1)
+        began = time.monotonic()
+        assert relay.stop() == 0
+        assert time.monotonic() - began < 2
+    last = start_relay(content)
+    tailed.wait_until_empty()
+    assert last.stop() == 0
+    expect_exactly_once(tailed.ledger(), tailed.event_store())
+
+
 def test_more_log_than_the_budget_ends_the_process_where_that_is_wanted(tailed, init, start_relay):
     content = to_nobody(tailed, wal={"budget": "16MiB", "heartbeat": "200ms", "over_budget": "stop"})
     init(content)
