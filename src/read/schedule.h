@@ -31,8 +31,9 @@
 #define SCHEDULE_NEXT_DUE                                                                                       \
 	"coalesce(NULL::int{if_scheduled}, " SCHEDULE_IN_MS ", " SCHEDULE_IS_USED "{end}"                       \
 	"{if_untimed}, " SCHEDULE_IS_USED "{end})"
+/* The order leaves the planner one way: the index that has only rows with a time. */
 #define SCHEDULE_IS_USED                                                                                        \
-	"CASE WHEN EXISTS (SELECT FROM {table} o WHERE o.{scheduled} IS NOT NULL AND {pending}) THEN 0 END"
+	"(SELECT 0 FROM {table} o WHERE o.{scheduled} IS NOT NULL AND {pending} ORDER BY o.{scheduled} LIMIT 1)"
 #define SCHEDULE_IN_MS                                                                                          \
 	"(SELECT greatest(ceil(extract(epoch FROM"                                                              \
 	"     least(o.{scheduled}, statement_timestamp() + interval '1 day') - clock_timestamp()) * 1000), 1)::int" \
