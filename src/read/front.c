@@ -10,7 +10,7 @@ enum {
 	LOOK_EVERY_MS = 200,
 	QUICK_WALK_MS = 3,              /* up to this a walk is the cheaper claim … */
 	SLOW_WALK_MS = 30,              /* … and up to this the one that gets further in a backlog */
-	CALM = 8,                       /* a walk that took longer counts as this part of the difference: one may have waited */
+	CALM = 16,                      /* a walk that took longer counts as this part of the difference: one may have waited */
 	WALK_SHARE = 20,                /* a walk may take this part of the time: 5 percent */
 };
 
@@ -51,14 +51,16 @@ static bool walk_is_due(const struct front *f, int64_t now_ms)
 /* As long as they need not pass over much. */
 static bool walks_are_better(const struct front *f)
 {
-	return atomic_load(&f->env->hand->walk_took_ms) <= (f->backlog ? SLOW_WALK_MS : QUICK_WALK_MS);
+	return f->backlog ? atomic_load(&f->env->hand->walk_took_ms) <= SLOW_WALK_MS :
+			    atomic_load(&f->env->hand->walks_take_ms) <= QUICK_WALK_MS;
 }
 
 static void note_walk(struct hand *hand, int64_t took_ms)
 {
-	int64_t before = atomic_load(&hand->walk_took_ms);
+	int64_t before = atomic_load(&hand->walks_take_ms);
 
-	atomic_store(&hand->walk_took_ms, took_ms <= before ? took_ms : before + (took_ms - before + CALM - 1) / CALM);
+	atomic_store(&hand->walk_took_ms, took_ms);
+	atomic_store(&hand->walks_take_ms, took_ms <= before ? took_ms : before + (took_ms - before + CALM - 1) / CALM);
 }
 
 bool front_serves(struct front *f, int64_t now_ms)

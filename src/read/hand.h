@@ -25,7 +25,8 @@ struct hand {
 	struct mailbox *waiters[HAND_WAITERS_MAX];
 	unsigned n_waiters;
 	_Atomic int64_t walked_ms;      /* when a walk last found nothing more, or began to look: see read/front.h … */
-	_Atomic int64_t walk_took_ms;   /* … and how long they take lately */
+	_Atomic int64_t walk_took_ms;   /* … how long the last one took, … */
+	_Atomic int64_t walks_take_ms;  /* … and how long they take lately: one that had to wait does not count for much */
 };
 
 void hand_init(struct hand *h);

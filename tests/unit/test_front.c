@@ -62,11 +62,26 @@ static void claims_walk_until_a_floor_is_known(void **state _unused_)
 	struct scene s;
 
 	scene_init(&s, true);
-	walk(&s.one, 100000, 1);
-	walk(&s.one, 100010, 1);
+	walk(&s.one, 100000, 50);
+	walk(&s.one, 100100, 50);
 	floor_is(&s.one, 5);
-	assert_true(front_serves(&s.one, 100020));
-	walk(&s.other, 100030, 1);      /* each has its own */
+	assert_true(front_serves(&s.one, 100200));
+	walk(&s.other, 100300, 50);     /* each has its own */
+	scene_release(&s);
+}
+
+static void quick_walks_need_no_floor(void **state _unused_)
+{
+	struct scene s;
+
+	scene_init(&s, true);
+	floor_is(&s.one, 5);
+	walk(&s.one, 100000, 3);
+	walk(&s.one, 100010, 20);       /* one of them had to wait */
+	walk(&s.one, 100040, 1);
+	walk(&s.one, 100050, 20);
+	walk(&s.one, 100080, 20);       /* and now all of them do */
+	assert_true(front_serves(&s.one, 100110));
 	scene_release(&s);
 }
 
@@ -90,11 +105,12 @@ static void one_worker_walks_each_poll_interval(void **state _unused_)
 	scene_init(&s, true);
 	floor_is(&s.one, 5);
 	floor_is(&s.other, 5);
-	walk(&s.one, 100000, 2);
-	walk(&s.other, 100000, 2);
-	assert_true(front_serves(&s.one, 100002 + POLL_MS - 1));
-	assert_false(front_serves(&s.one, 100002 + POLL_MS));
-	assert_true(front_serves(&s.other, 100002 + POLL_MS));
+	assert_false(front_serves(&s.one, 100000));
+	walk(&s.other, 100000, 50);
+	front_answered(&s.one, true, true, true, 100050);
+	assert_true(front_serves(&s.one, 100050 + POLL_MS - 1));
+	assert_false(front_serves(&s.one, 100050 + POLL_MS));
+	assert_true(front_serves(&s.other, 100050 + POLL_MS));
 	scene_release(&s);
 }
 
@@ -116,14 +132,15 @@ static void a_backlog_is_walked_over_as_long_as_that_is_quick(void **state _unus
 
 	scene_init(&s, true);
 	floor_is(&s.one, 5);
-	walk(&s.one, 100000, 1);
-	assert_true(front_serves(&s.one, 100010));
-	front_answered(&s.one, false, false, false, 100011);
-	assert_false(front_serves(&s.one, 100020));
-	front_answered(&s.one, false, false, false, 100060);    /* 40 ms */
-	assert_true(front_serves(&s.one, 100070));
-	front_answered(&s.one, true, true, false, 100071);
+	walk(&s.one, 100000, 30);
+	walk(&s.one, 100040, 30);
 	assert_true(front_serves(&s.one, 100080));
+	front_answered(&s.one, false, false, false, 100081);
+	assert_false(front_serves(&s.one, 100090));
+	front_answered(&s.one, false, false, false, 100130);    /* 40 ms */
+	assert_true(front_serves(&s.one, 100140));
+	front_answered(&s.one, true, true, false, 100141);
+	assert_true(front_serves(&s.one, 100150));
 	scene_release(&s);
 }
 
@@ -146,6 +163,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(claims_walk_until_a_floor_is_known),
+		cmocka_unit_test(quick_walks_need_no_floor),
 		cmocka_unit_test(where_rows_may_come_anywhere_there_is_no_floor),
 		cmocka_unit_test(one_worker_walks_each_poll_interval),
 		cmocka_unit_test(a_slow_walk_is_made_more_seldom),
