@@ -2,9 +2,9 @@
 
 from tests.servers import Kafka, Postgres, Toxiproxy
 from tests.servers.common import free_port
+from tests.servers.kafka import QUICK_TO_START
 
 POSTGRES_SETTINGS = {"fsync": "off"}    # the server crashes here, never the machine
-QUICK_TO_START = ("-XX:TieredStopAtLevel=1",)
 
 
 class Stage:

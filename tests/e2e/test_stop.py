@@ -44,23 +44,6 @@ def test_a_rolling_restart_repeats_nothing(database, kafka, topic, start_relay):
     expect_exactly_once(database.ledger(), arrivals(read_topic(kafka, topic)))
 
 
-def test_a_stop_in_the_middle_of_a_backlog_repeats_nothing(database, kafka, topic, start_relay):
-    """50,000 rows at full speed, interrupted several times: what is in flight is awaited and settled."""
-    database.execute("INSERT INTO public.outbox (entity_type, entity_id, event_type, payload)"
-                     " SELECT 'order', 'e' || n % 500, 'changed', json_build_object('n', n)"
-                     " FROM generate_series(1, 50000) AS n")
-    content = kafka_settings(database, kafka, topic)
-    for _ in range(5):
-        relay = start_relay(content)
-        time.sleep(0.05)
-        assert relay.stop() == 0
-    last = start_relay(content)
-    database.wait_until_empty()
-    assert last.stop() == 0
-    ids = [record.header("id") for record in read_topic(kafka, topic)]
-    assert (len(ids), len(set(ids))) == (50000, 50000)
-
-
 def stuck(database, server, topic, start_relay, **process):
     """A relay that has rows in flight at a broker that does not answer."""
     relay = start_relay(kafka_settings(database, server, topic) | process)

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from .certificates import make_certificates
 from .common import Server, ServerError, ServerMissing, cached, free_port, maven
 
 POM = Path(__file__).with_name("kafka-pom.xml")
 CLUSTER_ID = "postriderTestsCluster0"
+QUICK_TO_START = ("-XX:TieredStopAtLevel=1",)   # for java_options of a broker that is started often
 LOG_CONFIG = """\
 rootLogger.level = INFO
 rootLogger.appenderRef.out.ref = OUT
@@ -168,26 +170,9 @@ class Kafka(Server):
             "-cp", f"{self.jars}/*", main_class, *arguments]
 
     def _make_certificates(self):
-        """A CA, a certificate for localhost and 127.0.0.1 signed by it, and a second CA that signed nothing."""
-        if not shutil.which("openssl"):
-            raise ServerMissing("openssl is not installed")
-
-        def openssl(*arguments):
-            done = subprocess.run(["openssl", *arguments], cwd=self.workdir, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise ServerError(f"openssl {' '.join(arguments)} failed:\n{done.stderr}")
-
-        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
-        openssl("req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=postrider test CA")
-        openssl("req", "-x509", *key, "-keyout", "other-ca.key", "-out", "other-ca.pem", "-subj", "/CN=another test CA")
-        openssl("req", *key[:-2], "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=localhost")
-        (self.workdir / "server.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        openssl("x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-                "-days", "30", "-extfile", "server.ext", "-out", "server.crt")
-        (self.workdir / "server.pem").write_text(
-            (self.workdir / "server.key").read_text() + (self.workdir / "server.crt").read_text())
-        self.ca_file = self.workdir / "ca.pem"
-        self.other_ca_file = self.workdir / "other-ca.pem"
+        made = make_certificates(self.workdir)
+        (self.workdir / "server.pem").write_text(made.key.read_text() + made.certificate.read_text())
+        self.ca_file, self.other_ca_file = made.ca, made.other_ca
 
 
 def fetch():

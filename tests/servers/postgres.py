@@ -95,6 +95,13 @@ class Postgres(Server):
             connection.execute(f'CREATE DATABASE "{name}"')
         return self.dsn(name)
 
+    def add_file(self, name, text):
+        """A file in the data folder that only the server's user may read."""
+        path = self.data / name
+        path.touch(0o600)
+        path.write_text(text)
+        self._give_to_user(path)
+
     def cpu_seconds(self):
         """CPU time of the server since its start: the postmaster, its living children, and those that have ended."""
         ticks = 0

@@ -1,0 +1,11 @@
+"""Where the conformance suite sends rows to: one file for each sink, and one line here."""
+
+from .kafka import KafkaDestination
+from .postgres import PostgresDestination
+from .stdout import StdoutDestination
+
+DESTINATIONS = [
+    KafkaDestination,
+    PostgresDestination,
+    StdoutDestination,
+]
