@@ -4,6 +4,9 @@
 #ifdef HAVE_KAFKA
 #include <librdkafka/rdkafka.h>
 #endif
+#ifdef HAVE_REDIS
+#include <hiredis/hiredis.h>
+#endif
 
 #include "base/macros.h"
 #include "cli/commands.h"
@@ -18,6 +21,16 @@ static const char *libpq_version(void)
 	return text;
 }
 
+#ifdef HAVE_REDIS
+static const char *hiredis_version(void)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%d.%d.%d", HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+	return text;
+}
+#endif
+
 static const struct library {
 	const char *name;
 	const char *(*version)(void);
@@ -26,6 +39,9 @@ static const struct library {
 	{ "libyaml", yaml_get_version_string },
 #ifdef HAVE_KAFKA
 	{ "librdkafka", rd_kafka_version_str },
+#endif
+#ifdef HAVE_REDIS
+	{ "hiredis", hiredis_version },
 #endif
 };
 

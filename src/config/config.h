@@ -33,6 +33,7 @@ enum when_refused { REFUSED_BLOCK, REFUSED_DEAD_LETTER, REFUSED_SKIP, REFUSED_ST
 enum shard_assignment { ASSIGN_DYNAMIC, ASSIGN_RENDEZVOUS, ASSIGN_STATIC };
 enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
 enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
+enum redis_tls_mode { REDIS_TLS_AUTO, REDIS_TLS_ON, REDIS_TLS_OFF };
 enum kafka_tls { KAFKA_TLS_AUTO, KAFKA_TLS_ON, KAFKA_TLS_OFF };
 
 struct database_config {
@@ -99,6 +100,23 @@ struct postgres_sink_config {
 	char *table;
 };
 
+struct redis_config {
+	char *address;                  /* host:port */
+	int64_t database;
+	char *username;                 /* "" : the default user */
+	char *password_file;            /* "" : none */
+	enum redis_tls_mode tls;
+	char *tls_ca_file;
+	char *tls_cert_file;
+	char *tls_key_file;
+	char *tls_server_name;          /* "" : the host of the address */
+	int64_t max_len;                /* 0: streams keep everything */
+	int64_t wait_replicas;          /* 0: none is waited for */
+	int64_t wait_timeout_ms;
+	int64_t connect_timeout_ms;
+	int64_t answer_timeout_ms;
+};
+
 struct stdout_config {
 	char *path;                     /* "-" : standard output */
 };
@@ -109,6 +127,7 @@ struct sink_config {
 	char *where;                    /* where the sink stands in the file */
 	struct kafka_config kafka;
 	struct postgres_sink_config postgres;
+	struct redis_config redis;
 	struct stdout_config std;
 	const struct database_config *outbox_database;
 };

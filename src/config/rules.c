@@ -22,6 +22,9 @@ static const struct {
 	{ SCOPE_KAFKA, "sasl_username", "sasl_mechanism" },
 	{ SCOPE_KAFKA, "sasl_password_file", "sasl_username" },
 	{ SCOPE_POSTGRES, "password_file", "url" },
+	{ SCOPE_REDIS, "username", "password_file" },
+	{ SCOPE_REDIS, "tls_cert_file", "tls_key_file" },
+	{ SCOPE_REDIS, "tls_key_file", "tls_cert_file" },
 };
 
 static bool is_name(const char *name)
@@ -101,7 +104,7 @@ static void check_sink(struct loader *l, const struct place *p, struct sink_conf
 	if (!p->sink_type || sink->type[0] == '\0') {
 		if (!place_origin(p, "type"))
 			config_errors_add(l->errors, CONFIG_ERROR, sink->where,
-					  "a sink needs a `type`: kafka, postgres or stdout");
+					  "a sink needs a `type`: kafka, postgres, redis or stdout");
 		return;
 	}
 	if (sink->name[0] == '\0') {

@@ -6,6 +6,9 @@
 extern const struct sink_driver sink_kafka;
 #endif
 extern const struct sink_driver sink_postgres;
+#ifdef HAVE_REDIS
+extern const struct sink_driver sink_redis;
+#endif
 extern const struct sink_driver sink_stdout;
 
 const struct sink_driver *const sink_drivers[] = {
@@ -13,6 +16,9 @@ const struct sink_driver *const sink_drivers[] = {
 	&sink_kafka,
 #endif
 	&sink_postgres,
+#ifdef HAVE_REDIS
+	&sink_redis,
+#endif
 	&sink_stdout,
 	NULL,
 };

@@ -12,7 +12,8 @@ from .common import ServerError, ServerMissing, servers_required, exit_on_signal
 from .kafka import Kafka
 from .pgbouncer import PgBouncer
 from .postgres import Postgres
+from .redis import Redis
 from .toxiproxy import Toxiproxy
 
-__all__ = ["Kafka", "PgBouncer", "Postgres", "ServerError", "ServerMissing", "Toxiproxy", "exit_on_signals",
+__all__ = ["Kafka", "PgBouncer", "Postgres", "Redis", "ServerError", "ServerMissing", "Toxiproxy", "exit_on_signals",
            "servers_required"]

@@ -2,10 +2,12 @@
 
 from .kafka import KafkaDestination
 from .postgres import PostgresDestination
+from .redis import RedisDestination
 from .stdout import StdoutDestination
 
 DESTINATIONS = [
     KafkaDestination,
     PostgresDestination,
+    RedisDestination,
     StdoutDestination,
 ]
