@@ -7,6 +7,9 @@
 #ifdef HAVE_REDIS
 #include <hiredis/hiredis.h>
 #endif
+#ifdef HAVE_RABBITMQ
+#include <amqp.h>
+#endif
 
 #include "base/macros.h"
 #include "cli/commands.h"
@@ -42,6 +45,9 @@ static const struct library {
 #endif
 #ifdef HAVE_REDIS
 	{ "hiredis", hiredis_version },
+#endif
+#ifdef HAVE_RABBITMQ
+	{ "librabbitmq", amqp_version },
 #endif
 };
 

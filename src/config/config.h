@@ -35,6 +35,7 @@ enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
 enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
 enum redis_tls_mode { REDIS_TLS_AUTO, REDIS_TLS_ON, REDIS_TLS_OFF };
 enum kafka_tls { KAFKA_TLS_AUTO, KAFKA_TLS_ON, KAFKA_TLS_OFF };
+enum rabbitmq_tls { RABBITMQ_TLS_AUTO, RABBITMQ_TLS_ON, RABBITMQ_TLS_OFF };
 
 struct database_config {
 	char *url;                      /* "" : libpq's PG* variables */
@@ -100,6 +101,21 @@ struct postgres_sink_config {
 	char *table;
 };
 
+struct rabbitmq_config {
+	char *hosts;
+	char *vhost;
+	char *user;
+	char *password_file;            /* "" : RabbitMQ's default password */
+	char *exchange;                 /* "" : the default exchange */
+	char *content_type;             /* "" : none */
+	int64_t heartbeat_ms;
+	int64_t connect_timeout_ms;
+	enum rabbitmq_tls tls;
+	char *tls_ca_file;
+	char *tls_cert_file;
+	char *tls_key_file;
+};
+
 struct redis_config {
 	char *address;                  /* host:port */
 	int64_t database;
@@ -127,6 +143,7 @@ struct sink_config {
 	char *where;                    /* where the sink stands in the file */
 	struct kafka_config kafka;
 	struct postgres_sink_config postgres;
+	struct rabbitmq_config rabbitmq;
 	struct redis_config redis;
 	struct stdout_config std;
 	const struct database_config *outbox_database;

@@ -29,6 +29,7 @@ static const char *const wakeup_words[] = { "armed", "always", "off", NULL };
 static const char *const preset_words[] = { "postrider", "debezium", NULL };
 static const char *const envelope_words[] = { "plain", "cloudevents", NULL };
 static const char *const kafka_tls_words[] = { "auto", "on", "off", NULL };
+static const char *const rabbitmq_tls_words[] = { "auto", "on", "off", NULL };
 static const char *const redis_tls_words[] = { "auto", "on", "off", NULL };
 static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", NULL };
 
@@ -37,6 +38,7 @@ static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-5
 #define STRUCT_SINK struct sink_config
 #define STRUCT_KAFKA struct sink_config
 #define STRUCT_POSTGRES struct sink_config
+#define STRUCT_RABBITMQ struct sink_config
 #define STRUCT_REDIS struct sink_config
 #define STRUCT_STDOUT struct sink_config
 
@@ -75,6 +77,8 @@ const struct option_section option_sections[] = {
 	{ SCOPE_KAFKA, "", "Sinks of type kafka", "" },
 	{ SCOPE_POSTGRES, "", "Sinks of type postgres",
 	  "An event store: appends with a version per entity and a unique message id." },
+	{ SCOPE_RABBITMQ, "", "Sinks of type rabbitmq",
+	  "RabbitMQ with publisher confirms. `route.topic` is the routing key." },
 	{ SCOPE_REDIS, "", "Sinks of type redis", "Redis Streams: `route.topic` is the stream." },
 	{ SCOPE_STDOUT, "", "Sinks of type stdout", "" },
 };
@@ -89,6 +93,7 @@ static const struct {
 	[SCOPE_SINK] = { "outboxes.<name>.sinks.<n>.", NULL },
 	[SCOPE_KAFKA] = { "outboxes.<name>.sinks.<n>.", "kafka" },
 	[SCOPE_POSTGRES] = { "outboxes.<name>.sinks.<n>.", "postgres" },
+	[SCOPE_RABBITMQ] = { "outboxes.<name>.sinks.<n>.", "rabbitmq" },
 	[SCOPE_REDIS] = { "outboxes.<name>.sinks.<n>.", "redis" },
 	[SCOPE_STDOUT] = { "outboxes.<name>.sinks.<n>.", "stdout" },
 };

@@ -17,6 +17,7 @@ enum option_scope {
 	SCOPE_SINK,                     /* struct sink_config, whatever its type */
 	SCOPE_KAFKA,                    /* struct sink_config, for one type of sink only */
 	SCOPE_POSTGRES,
+	SCOPE_RABBITMQ,
 	SCOPE_REDIS,
 	SCOPE_STDOUT,
 };

@@ -34,6 +34,7 @@ static const struct part {
 	{ SCOPE_SINK, "", "    sinks:\n      - type: kafka\n", "    ", "        " },
 	{ SCOPE_KAFKA, "", "", "", "        " },
 	{ SCOPE_POSTGRES, "", "      #- type: postgres\n", "      ", "      #  " },
+	{ SCOPE_RABBITMQ, "", "      #- type: rabbitmq\n", "      ", "      #  " },
 	{ SCOPE_REDIS, "", "      #- type: redis\n", "      ", "      #  " },
 	{ SCOPE_STDOUT, "", "      #- type: stdout\n", "      ", "      #  " },
 };

@@ -6,6 +6,9 @@
 extern const struct sink_driver sink_kafka;
 #endif
 extern const struct sink_driver sink_postgres;
+#ifdef HAVE_RABBITMQ
+extern const struct sink_driver sink_rabbitmq;
+#endif
 #ifdef HAVE_REDIS
 extern const struct sink_driver sink_redis;
 #endif
@@ -16,6 +19,9 @@ const struct sink_driver *const sink_drivers[] = {
 	&sink_kafka,
 #endif
 	&sink_postgres,
+#ifdef HAVE_RABBITMQ
+	&sink_rabbitmq,
+#endif
 #ifdef HAVE_REDIS
 	&sink_redis,
 #endif

@@ -12,8 +12,9 @@ from .common import ServerError, ServerMissing, servers_required, exit_on_signal
 from .kafka import Kafka
 from .pgbouncer import PgBouncer
 from .postgres import Postgres
+from .rabbitmq import RabbitMQ
 from .redis import Redis
 from .toxiproxy import Toxiproxy
 
-__all__ = ["Kafka", "PgBouncer", "Postgres", "Redis", "ServerError", "ServerMissing", "Toxiproxy", "exit_on_signals",
-           "servers_required"]
+__all__ = ["Kafka", "PgBouncer", "Postgres", "RabbitMQ", "Redis", "ServerError", "ServerMissing", "Toxiproxy",
+           "exit_on_signals", "servers_required"]

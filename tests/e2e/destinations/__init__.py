@@ -2,12 +2,14 @@
 
 from .kafka import KafkaDestination
 from .postgres import PostgresDestination
+from .rabbitmq import RabbitMQDestination
 from .redis import RedisDestination
 from .stdout import StdoutDestination
 
 DESTINATIONS = [
     KafkaDestination,
     PostgresDestination,
+    RabbitMQDestination,
     RedisDestination,
     StdoutDestination,
 ]
