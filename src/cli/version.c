@@ -10,6 +10,9 @@
 #ifdef HAVE_RABBITMQ
 #include <amqp.h>
 #endif
+#ifdef HAVE_NATS
+#include <nats/nats.h>
+#endif
 
 #include "base/macros.h"
 #include "cli/commands.h"
@@ -48,6 +51,9 @@ static const struct library {
 #endif
 #ifdef HAVE_RABBITMQ
 	{ "librabbitmq", amqp_version },
+#endif
+#ifdef HAVE_NATS
+	{ "libnats", nats_GetVersion },
 #endif
 };
 

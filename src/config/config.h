@@ -36,6 +36,7 @@ enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
 enum redis_tls_mode { REDIS_TLS_AUTO, REDIS_TLS_ON, REDIS_TLS_OFF };
 enum kafka_tls { KAFKA_TLS_AUTO, KAFKA_TLS_ON, KAFKA_TLS_OFF };
 enum rabbitmq_tls { RABBITMQ_TLS_AUTO, RABBITMQ_TLS_ON, RABBITMQ_TLS_OFF };
+enum nats_tls { NATS_TLS_AUTO, NATS_TLS_ON, NATS_TLS_OFF };
 
 struct database_config {
 	char *url;                      /* "" : libpq's PG* variables */
@@ -96,6 +97,20 @@ struct kafka_config {
 	struct config_map properties;
 };
 
+struct nats_config {
+	char *servers;
+	char *stream;                   /* "" : whichever keeps the subject */
+	int64_t ack_timeout_ms;
+	enum nats_tls tls;
+	char *tls_ca_file;
+	char *tls_cert_file;
+	char *tls_key_file;
+	char *user;
+	char *password_file;
+	char *token_file;
+	char *credentials_file;
+};
+
 struct postgres_sink_config {
 	struct database_config database; /* url "" : the outbox's own database */
 	char *table;
@@ -142,6 +157,7 @@ struct sink_config {
 	char *name;                     /* for logs; the type unless set */
 	char *where;                    /* where the sink stands in the file */
 	struct kafka_config kafka;
+	struct nats_config nats;
 	struct postgres_sink_config postgres;
 	struct rabbitmq_config rabbitmq;
 	struct redis_config redis;

@@ -31,12 +31,14 @@ static const char *const envelope_words[] = { "plain", "cloudevents", NULL };
 static const char *const kafka_tls_words[] = { "auto", "on", "off", NULL };
 static const char *const rabbitmq_tls_words[] = { "auto", "on", "off", NULL };
 static const char *const redis_tls_words[] = { "auto", "on", "off", NULL };
+static const char *const nats_tls_words[] = { "auto", "on", "off", NULL };
 static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", NULL };
 
 #define STRUCT_PROCESS struct config
 #define STRUCT_OUTBOX struct outbox_config
 #define STRUCT_SINK struct sink_config
 #define STRUCT_KAFKA struct sink_config
+#define STRUCT_NATS struct sink_config
 #define STRUCT_POSTGRES struct sink_config
 #define STRUCT_RABBITMQ struct sink_config
 #define STRUCT_REDIS struct sink_config
@@ -75,6 +77,7 @@ const struct option_section option_sections[] = {
 	{ SCOPE_SINK, "", "Sinks",
 	  "Where the messages go, in this order: a row is settled when all sinks of its outbox have it." },
 	{ SCOPE_KAFKA, "", "Sinks of type kafka", "" },
+	{ SCOPE_NATS, "", "Sinks of type nats", "Streams of NATS JetStream. The subject is `route.topic`." },
 	{ SCOPE_POSTGRES, "", "Sinks of type postgres",
 	  "An event store: appends with a version per entity and a unique message id." },
 	{ SCOPE_RABBITMQ, "", "Sinks of type rabbitmq",
@@ -92,6 +95,7 @@ static const struct {
 	[SCOPE_OUTBOX] = { "outboxes.<name>.", NULL },
 	[SCOPE_SINK] = { "outboxes.<name>.sinks.<n>.", NULL },
 	[SCOPE_KAFKA] = { "outboxes.<name>.sinks.<n>.", "kafka" },
+	[SCOPE_NATS] = { "outboxes.<name>.sinks.<n>.", "nats" },
 	[SCOPE_POSTGRES] = { "outboxes.<name>.sinks.<n>.", "postgres" },
 	[SCOPE_RABBITMQ] = { "outboxes.<name>.sinks.<n>.", "rabbitmq" },
 	[SCOPE_REDIS] = { "outboxes.<name>.sinks.<n>.", "redis" },

@@ -16,6 +16,7 @@ enum option_scope {
 	SCOPE_OUTBOX,                   /* struct outbox_config */
 	SCOPE_SINK,                     /* struct sink_config, whatever its type */
 	SCOPE_KAFKA,                    /* struct sink_config, for one type of sink only */
+	SCOPE_NATS,
 	SCOPE_POSTGRES,
 	SCOPE_RABBITMQ,
 	SCOPE_REDIS,

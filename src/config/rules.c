@@ -21,6 +21,9 @@ static const struct {
 	{ SCOPE_KAFKA, "tls_key_password_file", "tls_key_file" },
 	{ SCOPE_KAFKA, "sasl_username", "sasl_mechanism" },
 	{ SCOPE_KAFKA, "sasl_password_file", "sasl_username" },
+	{ SCOPE_NATS, "tls_cert_file", "tls_key_file" },
+	{ SCOPE_NATS, "tls_key_file", "tls_cert_file" },
+	{ SCOPE_NATS, "password_file", "user" },
 	{ SCOPE_POSTGRES, "password_file", "url" },
 	{ SCOPE_REDIS, "username", "password_file" },
 	{ SCOPE_REDIS, "tls_cert_file", "tls_key_file" },
@@ -106,7 +109,7 @@ static void check_sink(struct loader *l, const struct place *p, struct sink_conf
 	if (!p->sink_type || sink->type[0] == '\0') {
 		if (!place_origin(p, "type"))
 			config_errors_add(l->errors, CONFIG_ERROR, sink->where,
-					  "a sink needs a `type`: kafka, postgres, rabbitmq, redis or stdout");
+					  "a sink needs a `type`: kafka, nats, postgres, rabbitmq, redis or stdout");
 		return;
 	}
 	if (sink->name[0] == '\0') {

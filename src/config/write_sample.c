@@ -33,6 +33,7 @@ static const struct part {
 	{ SCOPE_OUTBOX, "route.", "    route:\n", "    ", "      " },
 	{ SCOPE_SINK, "", "    sinks:\n      - type: kafka\n", "    ", "        " },
 	{ SCOPE_KAFKA, "", "", "", "        " },
+	{ SCOPE_NATS, "", "      #- type: nats\n", "      ", "      #  " },
 	{ SCOPE_POSTGRES, "", "      #- type: postgres\n", "      ", "      #  " },
 	{ SCOPE_RABBITMQ, "", "      #- type: rabbitmq\n", "      ", "      #  " },
 	{ SCOPE_REDIS, "", "      #- type: redis\n", "      ", "      #  " },

@@ -5,6 +5,9 @@
 #ifdef HAVE_KAFKA
 extern const struct sink_driver sink_kafka;
 #endif
+#ifdef HAVE_NATS
+extern const struct sink_driver sink_nats;
+#endif
 extern const struct sink_driver sink_postgres;
 #ifdef HAVE_RABBITMQ
 extern const struct sink_driver sink_rabbitmq;
@@ -17,6 +20,9 @@ extern const struct sink_driver sink_stdout;
 const struct sink_driver *const sink_drivers[] = {
 #ifdef HAVE_KAFKA
 	&sink_kafka,
+#endif
+#ifdef HAVE_NATS
+	&sink_nats,
 #endif
 	&sink_postgres,
 #ifdef HAVE_RABBITMQ

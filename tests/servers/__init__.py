@@ -10,11 +10,12 @@ Each server lives in its own temporary folder on a free port and is gone, with i
 
 from .common import ServerError, ServerMissing, servers_required, exit_on_signals
 from .kafka import Kafka
+from .nats import Nats
 from .pgbouncer import PgBouncer
 from .postgres import Postgres
 from .rabbitmq import RabbitMQ
 from .redis import Redis
 from .toxiproxy import Toxiproxy
 
-__all__ = ["Kafka", "PgBouncer", "Postgres", "RabbitMQ", "Redis", "ServerError", "ServerMissing", "Toxiproxy",
+__all__ = ["Kafka", "Nats", "PgBouncer", "Postgres", "RabbitMQ", "Redis", "ServerError", "ServerMissing", "Toxiproxy",
            "exit_on_signals", "servers_required"]
