@@ -33,10 +33,7 @@ enum when_refused { REFUSED_BLOCK, REFUSED_DEAD_LETTER, REFUSED_SKIP, REFUSED_ST
 enum shard_assignment { ASSIGN_DYNAMIC, ASSIGN_RENDEZVOUS, ASSIGN_STATIC };
 enum outbox_preset { PRESET_POSTRIDER, PRESET_DEBEZIUM };
 enum envelope_mode { ENVELOPE_PLAIN, ENVELOPE_CLOUDEVENTS };
-enum redis_tls_mode { REDIS_TLS_AUTO, REDIS_TLS_ON, REDIS_TLS_OFF };
-enum kafka_tls { KAFKA_TLS_AUTO, KAFKA_TLS_ON, KAFKA_TLS_OFF };
-enum rabbitmq_tls { RABBITMQ_TLS_AUTO, RABBITMQ_TLS_ON, RABBITMQ_TLS_OFF };
-enum nats_tls { NATS_TLS_AUTO, NATS_TLS_ON, NATS_TLS_OFF };
+enum sink_tls { SINK_TLS_AUTO, SINK_TLS_ON, SINK_TLS_OFF };
 
 struct database_config {
 	char *url;                      /* "" : libpq's PG* variables */
@@ -86,7 +83,7 @@ struct route_config {
 
 struct kafka_config {
 	char *brokers;
-	enum kafka_tls tls;
+	enum sink_tls tls;
 	char *tls_ca_file;
 	char *tls_cert_file;
 	char *tls_key_file;
@@ -101,7 +98,7 @@ struct nats_config {
 	char *servers;
 	char *stream;                   /* "" : whichever keeps the subject */
 	int64_t ack_timeout_ms;
-	enum nats_tls tls;
+	enum sink_tls tls;
 	char *tls_ca_file;
 	char *tls_cert_file;
 	char *tls_key_file;
@@ -125,7 +122,7 @@ struct rabbitmq_config {
 	char *content_type;             /* "" : none */
 	int64_t heartbeat_ms;
 	int64_t connect_timeout_ms;
-	enum rabbitmq_tls tls;
+	enum sink_tls tls;
 	char *tls_ca_file;
 	char *tls_cert_file;
 	char *tls_key_file;
@@ -134,9 +131,9 @@ struct rabbitmq_config {
 struct redis_config {
 	char *address;                  /* host:port */
 	int64_t database;
-	char *username;                 /* "" : the default user */
+	char *user;                     /* "" : the default user */
 	char *password_file;            /* "" : none */
-	enum redis_tls_mode tls;
+	enum sink_tls tls;
 	char *tls_ca_file;
 	char *tls_cert_file;
 	char *tls_key_file;

@@ -28,10 +28,7 @@ static const char *const shard_assignment_words[] = { "dynamic", "rendezvous", "
 static const char *const wakeup_words[] = { "armed", "always", "off", NULL };
 static const char *const preset_words[] = { "postrider", "debezium", NULL };
 static const char *const envelope_words[] = { "plain", "cloudevents", NULL };
-static const char *const kafka_tls_words[] = { "auto", "on", "off", NULL };
-static const char *const rabbitmq_tls_words[] = { "auto", "on", "off", NULL };
-static const char *const redis_tls_words[] = { "auto", "on", "off", NULL };
-static const char *const nats_tls_words[] = { "auto", "on", "off", NULL };
+static const char *const sink_tls_words[] = { "auto", "on", "off", NULL };
 static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", NULL };
 
 #define STRUCT_PROCESS struct config

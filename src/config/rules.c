@@ -25,7 +25,7 @@ static const struct {
 	{ SCOPE_NATS, "tls_key_file", "tls_cert_file" },
 	{ SCOPE_NATS, "password_file", "user" },
 	{ SCOPE_POSTGRES, "password_file", "url" },
-	{ SCOPE_REDIS, "username", "password_file" },
+	{ SCOPE_REDIS, "user", "password_file" },
 	{ SCOPE_REDIS, "tls_cert_file", "tls_key_file" },
 	{ SCOPE_REDIS, "tls_key_file", "tls_cert_file" },
 	{ SCOPE_RABBITMQ, "tls_cert_file", "tls_key_file" },

@@ -110,8 +110,8 @@ static bool all_loopback(const char *brokers)
 /* Plain text leaves this machine only when asked for. */
 static bool wants_tls(const struct kafka_config *k)
 {
-	if (k->tls != KAFKA_TLS_AUTO)
-		return k->tls == KAFKA_TLS_ON;
+	if (k->tls != SINK_TLS_AUTO)
+		return k->tls == SINK_TLS_ON;
 	return k->tls_ca_file[0] || k->tls_cert_file[0] || !all_loopback(k->brokers);
 }
 

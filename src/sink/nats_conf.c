@@ -83,8 +83,8 @@ static bool add_server(struct nats_servers *s, struct slice text, const char *wh
 /* Plain text leaves this machine only when asked for. */
 static bool wants_tls(const struct nats_config *n, const struct nats_servers *s)
 {
-	if (n->tls != NATS_TLS_AUTO)
-		return n->tls == NATS_TLS_ON;
+	if (n->tls != SINK_TLS_AUTO)
+		return n->tls == SINK_TLS_ON;
 	for (size_t i = 0; i < s->count; i++)
 		if (!is_loopback(s->items[i].host))
 			return true;

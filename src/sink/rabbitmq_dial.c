@@ -64,8 +64,8 @@ static bool wants_tls(const struct rabbitmq_place *p)
 	const struct rabbitmq_config *c = p->config;
 	bool local = true;
 
-	if (c->tls != RABBITMQ_TLS_AUTO)
-		return c->tls == RABBITMQ_TLS_ON;
+	if (c->tls != SINK_TLS_AUTO)
+		return c->tls == SINK_TLS_ON;
 	for (uint32_t i = 0; i < p->n_hosts; i++)
 		local = local && is_loopback(p->hosts[i].name);
 	return c->tls_ca_file[0] || c->tls_cert_file[0] || !local;

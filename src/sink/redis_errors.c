@@ -7,7 +7,7 @@
 static const char no_cluster[] =
 	"Redis Cluster is not supported: `address` must lead to a server, or a proxy, that has all streams";
 static const char not_master[] = "the server is a replica: after a failover `address` must lead to the new master";
-static const char check_login[] = "check username and password_file";
+static const char check_login[] = "check user and password_file";
 static const char too_large[] = "raise proto-max-bulk-len of the server, or delete the row";
 
 /* The first word of a reply, and part of its text where the word is not enough. The first row that fits counts.

@@ -16,8 +16,8 @@
 /* Plain text leaves this machine only when asked for. */
 static bool wants_tls(const struct redis_config *c, const struct tcp_address *address)
 {
-	if (c->tls != REDIS_TLS_AUTO)
-		return c->tls == REDIS_TLS_ON;
+	if (c->tls != SINK_TLS_AUTO)
+		return c->tls == SINK_TLS_ON;
 	return c->tls_ca_file[0] || c->tls_cert_file[0] || c->tls_server_name[0] || !tcp_address_is_loopback(address);
 }
 
@@ -92,9 +92,9 @@ static bool log_in(struct redis_link *l, const struct redis_wait *wait, const st
 		return true;
 	if (!config_read_secret(c->password_file, &password, err))
 		return false;
-	if (c->username[0] == '\0')
+	if (c->user[0] == '\0')
 		return REDIS_ASK(l, wait, NULL, err, "AUTH", password);
-	return REDIS_ASK(l, wait, NULL, err, "AUTH", c->username, password);
+	return REDIS_ASK(l, wait, NULL, err, "AUTH", c->user, password);
 }
 
 static bool select_database(struct redis_link *l, const struct redis_wait *wait, const struct redis_config *c,

@@ -239,7 +239,7 @@ def test_a_user_who_may_write_some_streams_only(database, make_redis, stream, st
     for number in range(50):
         database.insert(f"e{number}")
     database.insert("bad", topic="elsewhere")
-    relay = start_relay(redis_settings(database, server, stream, username="relay", password_file=secret("s3cret")))
+    relay = start_relay(redis_settings(database, server, stream, user="relay", password_file=secret("s3cret")))
     warning = relay.wait_for_warning("NOPERM")
     assert "+xadd" in json.dumps(warning)
     wait_until(lambda: database.pending() == 1, what="all other rows gone")
@@ -279,7 +279,7 @@ def test_without_transactions_nothing_is_sent(database, make_redis, stream, star
     """XADD would run by itself if MULTI were refused."""
     server = make_redis(users=["relay on >s3cret ~* resetchannels -@all +xadd"])
     database.insert("a")
-    relay = start_relay(redis_settings(database, server, stream, username="relay", password_file=secret("s3cret")), wait=False)
+    relay = start_relay(redis_settings(database, server, stream, user="relay", password_file=secret("s3cret")), wait=False)
     wait_until_away(database, "auth", "NOPERM")
     assert length(server, stream) == 0 and nothing_is_counted(database)
     relay.stop()

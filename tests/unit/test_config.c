@@ -103,7 +103,7 @@ static void a_file_sets_everything(void **state _unused_)
 	assert_int_equal(o->route.envelope, ENVELOPE_CLOUDEVENTS);
 	assert_true(o->route.tombstone);
 	assert_int_equal(o->n_sinks, 3);
-	assert_int_equal(o->sinks[0].kafka.tls, KAFKA_TLS_ON);
+	assert_int_equal(o->sinks[0].kafka.tls, SINK_TLS_ON);
 	assert_string_equal(o->sinks[0].kafka.properties.pairs[0].key, "compression.type");
 	assert_string_equal(o->sinks[1].postgres.table, "store.event");
 	assert_string_equal(o->sinks[2].name, "copy");

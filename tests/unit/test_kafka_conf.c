@@ -21,7 +21,7 @@ static char *text(const char *s)
 
 struct settings {
 	const char *brokers;
-	enum kafka_tls tls;
+	enum sink_tls tls;
 	const char *ca_file, *cert_file, *sasl, *password_file;
 	const char *property, *value;
 	bool one_by_one;
@@ -201,36 +201,36 @@ static void plain_text_leaves_the_machine_only_when_asked_for(void **state _unus
 {
 	static const struct {
 		const char *brokers;
-		enum kafka_tls tls;
+		enum sink_tls tls;
 		const char *expected;
 	} cases[] = {
-		{ "127.0.0.1:9092", KAFKA_TLS_AUTO, "plaintext" },
-		{ "127.0.0.1", KAFKA_TLS_AUTO, "plaintext" },
-		{ "127.255.1.2:9092", KAFKA_TLS_AUTO, "plaintext" },
-		{ "localhost", KAFKA_TLS_AUTO, "plaintext" },
-		{ "localhost:9092", KAFKA_TLS_AUTO, "plaintext" },
-		{ "::1", KAFKA_TLS_AUTO, "plaintext" },
-		{ "[::1]", KAFKA_TLS_AUTO, "plaintext" },
-		{ "[::1]:9092", KAFKA_TLS_AUTO, "plaintext" },
-		{ "127.0.0.1:9092,localhost:9093, [::1]:9094", KAFKA_TLS_AUTO, "plaintext" },
+		{ "127.0.0.1:9092", SINK_TLS_AUTO, "plaintext" },
+		{ "127.0.0.1", SINK_TLS_AUTO, "plaintext" },
+		{ "127.255.1.2:9092", SINK_TLS_AUTO, "plaintext" },
+		{ "localhost", SINK_TLS_AUTO, "plaintext" },
+		{ "localhost:9092", SINK_TLS_AUTO, "plaintext" },
+		{ "::1", SINK_TLS_AUTO, "plaintext" },
+		{ "[::1]", SINK_TLS_AUTO, "plaintext" },
+		{ "[::1]:9092", SINK_TLS_AUTO, "plaintext" },
+		{ "127.0.0.1:9092,localhost:9093, [::1]:9094", SINK_TLS_AUTO, "plaintext" },
 
-		{ "kafka:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "10.0.0.7:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "localhost.example.com:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "localhost2", KAFKA_TLS_AUTO, "ssl" },
-		{ "127.example.com:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "127.0.0.1.example.com:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "1270.0.0.1:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "[::1].example.com:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "[::2]:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "127.0.0.1:9092,kafka:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "kafka:9092,127.0.0.1:9092", KAFKA_TLS_AUTO, "ssl" },
-		{ "localhost:9092, kafka:9092", KAFKA_TLS_AUTO, "ssl" },
+		{ "kafka:9092", SINK_TLS_AUTO, "ssl" },
+		{ "10.0.0.7:9092", SINK_TLS_AUTO, "ssl" },
+		{ "localhost.example.com:9092", SINK_TLS_AUTO, "ssl" },
+		{ "localhost2", SINK_TLS_AUTO, "ssl" },
+		{ "127.example.com:9092", SINK_TLS_AUTO, "ssl" },
+		{ "127.0.0.1.example.com:9092", SINK_TLS_AUTO, "ssl" },
+		{ "1270.0.0.1:9092", SINK_TLS_AUTO, "ssl" },
+		{ "[::1].example.com:9092", SINK_TLS_AUTO, "ssl" },
+		{ "[::2]:9092", SINK_TLS_AUTO, "ssl" },
+		{ "127.0.0.1:9092,kafka:9092", SINK_TLS_AUTO, "ssl" },
+		{ "kafka:9092,127.0.0.1:9092", SINK_TLS_AUTO, "ssl" },
+		{ "localhost:9092, kafka:9092", SINK_TLS_AUTO, "ssl" },
 
-		{ "127.0.0.1:9092", KAFKA_TLS_ON, "ssl" },
-		{ "kafka:9092", KAFKA_TLS_ON, "ssl" },
-		{ "127.0.0.1:9092", KAFKA_TLS_OFF, "plaintext" },
-		{ "kafka:9092", KAFKA_TLS_OFF, "plaintext" },
+		{ "127.0.0.1:9092", SINK_TLS_ON, "ssl" },
+		{ "kafka:9092", SINK_TLS_ON, "ssl" },
+		{ "127.0.0.1:9092", SINK_TLS_OFF, "plaintext" },
+		{ "kafka:9092", SINK_TLS_OFF, "plaintext" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -292,8 +292,8 @@ static void a_certificate_file_that_cannot_be_read_is_named(void **state _unused
 
 static void certificates_are_verified(void **state _unused_)
 {
-	assert_becomes(&(struct settings){ .tls = KAFKA_TLS_ON }, "enable.ssl.certificate.verification", "true");
-	assert_becomes(&(struct settings){ .tls = KAFKA_TLS_ON }, "ssl.endpoint.identification.algorithm", "https");
+	assert_becomes(&(struct settings){ .tls = SINK_TLS_ON }, "enable.ssl.certificate.verification", "true");
+	assert_becomes(&(struct settings){ .tls = SINK_TLS_ON }, "ssl.endpoint.identification.algorithm", "https");
 }
 
 /* --- SASL ----------------------------------------------------------------------------------------------------- */
@@ -303,8 +303,8 @@ static void sasl_rides_on_tls_or_not(void **state _unused_)
 	assert_becomes(&(struct settings){ .sasl = "SCRAM-SHA-512" }, "security.protocol", "sasl_plaintext");
 	assert_becomes(&(struct settings){ .sasl = "SCRAM-SHA-512", .brokers = "kafka:9092" }, "security.protocol",
 		       "sasl_ssl");
-	assert_becomes(&(struct settings){ .sasl = "PLAIN", .tls = KAFKA_TLS_ON }, "security.protocol", "sasl_ssl");
-	assert_becomes(&(struct settings){ .sasl = "PLAIN", .brokers = "kafka:9092", .tls = KAFKA_TLS_OFF },
+	assert_becomes(&(struct settings){ .sasl = "PLAIN", .tls = SINK_TLS_ON }, "security.protocol", "sasl_ssl");
+	assert_becomes(&(struct settings){ .sasl = "PLAIN", .brokers = "kafka:9092", .tls = SINK_TLS_OFF },
 		       "security.protocol", "sasl_plaintext");
 }
 

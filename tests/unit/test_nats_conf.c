@@ -73,7 +73,7 @@ static void tls_is_a_setting_too(void **state _unused_)
 	struct nats_servers s;
 	struct error err;
 
-	sink.nats.tls = NATS_TLS_OFF;
+	sink.nats.tls = SINK_TLS_OFF;
 	assert_true(nats_servers_read(&sink, &s, &err));
 	assert_false(s.tls);
 	nats_servers_release(&s);

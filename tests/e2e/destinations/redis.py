@@ -69,7 +69,7 @@ class RedisPlace(Place):
 
     def _secured(self, **replaced):
         return {
-            "type": "redis", "address": f"localhost:{self.server.tls_port}", "tls": "on", "username": USER,
+            "type": "redis", "address": f"localhost:{self.server.tls_port}", "tls": "on", "user": USER,
             "tls_ca_file": str(self.server.certificates.ca),
             "password_file": self.destination.secret("password", PASSWORD), **replaced}
 
