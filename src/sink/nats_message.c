@@ -14,10 +14,11 @@ static bool is_ours(struct slice name)
 	return slice_is(name, MESSAGE_ID) || slice_is(name, EXPECTED_STREAM) || slice_is(name, NATS_KEY_HEADER);
 }
 
+/* As NATS defines them: what can be printed of ASCII, but for the colon. */
 static bool is_name(struct slice name)
 {
 	for (size_t i = 0; i < name.len; i++)
-		if (name.ptr[i] <= ' ' || name.ptr[i] == ':' || name.ptr[i] == 0x7f)
+		if (name.ptr[i] <= ' ' || name.ptr[i] > '~' || name.ptr[i] == ':')
 			return false;
 	return name.len > 0;
 }

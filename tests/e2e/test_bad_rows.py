@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.e2e.consume import read_topic
+from tests.e2e.destinations import DESTINATIONS, opened
 from tests.e2e.relay import postrider, settings, wait_until, write_config
 from tests.e2e.scene import dropped, initialised, new_database, new_topic
 from tests.servers import Kafka
@@ -52,7 +53,10 @@ ARRIVES = None
 WAITS = "a topic that may come into being"      # nothing is counted, and the policy does not apply
 NOT_AN_OBJECT = "not a JSON object that can be used"
 NO_JSON = "invalid input syntax for type json"
-NO_TOPIC = {"kafka": WAITS}
+NO_TOPIC = {"kafka": WAITS, "nats": WAITS, "rabbitmq": WAITS}   # Redis makes a stream of any name
+TOO_LONG = {"kafka": "is longer than 249 characters", "rabbitmq": "255"}
+NATS_NAME = "is not a name that a header of NATS can have"
+SINKS = ("kafka", "store", "file", "nats", "rabbitmq", "redis")
 
 
 class Kind(NamedTuple):
@@ -62,12 +66,17 @@ class Kind(NamedTuple):
     kafka: Optional[str] = ARRIVES
     store: Optional[str] = ARRIVES      # the event store, in the same database or in another one
     file: Optional[str] = ARRIVES
+    nats: Optional[str] = ARRIVES
+    rabbitmq: Optional[str] = ARRIVES
+    redis: Optional[str] = ARRIVES
     expected: dict = {}                 # of what arrives: key, payload, headers
     entity: Optional[str] = None        # where it is not the name of the kind
 
 
-def headers_that(outcome, text, **headers):
-    return Kind({"headers": text}, outcome, outcome, outcome, {"headers": headers})
+def headers_that(outcome, text, nats=None, **headers):
+    """`nats`: what it has against them, when nobody else has anything."""
+    outcomes = dict.fromkeys(SINKS, outcome) | ({"nats": nats} if nats else {})
+    return Kind({"headers": text}, **outcomes, expected={"headers": headers})
 
 
 KINDS = {
@@ -92,19 +101,22 @@ KINDS = {
     "headers nested": headers_that(ARRIVES, '{"a": {"b": [1, "x  y"]}, "c": true}', a='{"b":[1,"x  y"]}', c="true"),
     "headers 1,000": headers_that(ARRIVES, json.dumps({f"h{n}": "x" for n in range(1000)}), h0="x", h999="x"),
     "headers 1,001": headers_that("too many headers", json.dumps({f"h{n}": "x" for n in range(1001)})),
-    "headers with control characters": headers_that(ARRIVES, json.dumps({"a\nb": "c\r\nd\te\x01"}),
+    "headers with control characters": headers_that(ARRIVES, json.dumps({"a\nb": "c\r\nd\te\x01"}), NATS_NAME,
                                                     **{"a\nb": "c\r\nd\te\x01"}),
+    "headers with a second line": headers_that(ARRIVES, json.dumps({"a": "b\nc"}), "more than one line", a="b\nc"),
     "headers with a bare line end": headers_that("a control character in a string", '{"a": "b\nc"}'),
     "headers with U+0000": headers_that("the character \\u0000", r'{"a": "b\u0000c"}'),
     "headers with half a pair": headers_that("half of a surrogate pair", r'{"a": "\ud800"}'),
-    "headers not ASCII": headers_that(ARRIVES, '{"größe-€": "\U0001f600"}', **{"größe-€": "\U0001f600"}),
-    "headers without a name": headers_that(ARRIVES, '{"": "x"}', **{"": "x"}),
+    "headers not ASCII": headers_that(ARRIVES, '{"größe-€": "\U0001f600"}', NATS_NAME, **{"größe-€": "\U0001f600"}),
+    "header values not ASCII": headers_that(ARRIVES, '{"a": "\U0001f600"}', a="\U0001f600"),
+    "headers without a name": headers_that(ARRIVES, '{"": "x"}', NATS_NAME, **{"": "x"}),
 
     "topic empty": Kind({"topic": ""}),
     "topic unknown": Kind({"topic": "unknown"}, **NO_TOPIC),
-    "topic with spaces": Kind({"topic": "not a topic"}, kafka="has other characters than letters"),
-    "topic of 300 characters": Kind({"topic": "t" * 300}, kafka="is longer than 249 characters"),
-    "topic of 1,000 characters": Kind({"topic": "t" * 1000}, kafka="is longer than 249 characters"),
+    "topic with spaces": Kind({"topic": "not a topic"}, **NO_TOPIC | {
+        "kafka": "has other characters than letters", "nats": "has a blank"}),
+    "topic of 300 characters": Kind({"topic": "t" * 300}, **NO_TOPIC | TOO_LONG),
+    "topic of 1,000 characters": Kind({"topic": "t" * 1000}, **NO_TOPIC | TOO_LONG),
 }
 
 
@@ -119,7 +131,7 @@ class Arrived(NamedTuple):
 
 
 class KafkaSink:
-    outcome = "kafka"
+    null, outcome = None, "kafka"
 
     def __init__(self, kafka, properties=None, **topic):
         self.kafka, self.topic = kafka, new_topic(kafka, partitions=1, **topic)
@@ -132,8 +144,32 @@ class KafkaSink:
             yield Arrived(headers["id"], record.value, headers, record.timestamp / 1000, key)
 
 
+class BrokerSink:
+    """A server of the conformance suite."""
+
+    topics = {"nats": lambda place: place.subject, "rabbitmq": lambda place: "order.changed",
+              "redis": lambda place: place.stream}
+
+    def __init__(self, destination):
+        self.place = destination.fresh()
+        self.outcome, self.topic = destination.name, self.topics[destination.name](self.place)
+        self.settings = self.place.sink()
+        # NATS and AMQP have nothing that is no payload.
+        self.null = None if self.outcome == "redis" else b""
+        if self.outcome == "redis":
+            self.place.drop_all_streams()
+
+    def arrived(self):
+        for message in self.messages():
+            yield Arrived(message.id, message.value, message.headers,
+                          key=None if message.key is None else message.key.decode())
+
+    def messages(self):
+        return self.place.arrived_in_all_streams() if self.outcome == "redis" else self.place.received(0, timeout=0)
+
+
 class StoreSink:
-    outcome, topic = "store", "any"
+    null, outcome, topic = None, "store", "any"
 
     def __init__(self, database, url=None):
         self.database = database
@@ -147,7 +183,7 @@ class StoreSink:
 
 
 class FileSink:
-    outcome, topic = "file", "any"
+    null, outcome, topic = None, "file", "any"
 
     def __init__(self, path):
         self.path = path
@@ -175,8 +211,23 @@ def outbox(product, empty_database, tmp_path):
     return initialised(empty_database, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory):
+    """Servers of the conformance suite, by name; each is started when it is first asked for."""
+    started = {}
+
+    def get(name):
+        if name not in started:
+            started[name] = opened(next(kind for kind in DESTINATIONS if kind.name == name), tmp_path_factory.mktemp(name))
+        return started[name]
+
+    yield get
+    for destination in started.values():
+        destination.close()
+
+
 @pytest.fixture
-def make_sink(outbox, request, tmp_path):
+def make_sink(outbox, brokers, request, tmp_path):
     stores = []
 
     def make(name, **options):
@@ -184,6 +235,8 @@ def make_sink(outbox, request, tmp_path):
             return KafkaSink(request.getfixturevalue("kafka"), **options)
         if name == "file":
             return FileSink(tmp_path / "lines.json")
+        if name in BrokerSink.topics:
+            return BrokerSink(brokers(name))
         if name == "store beside":
             return StoreSink(outbox)
         stores.append(initialised(new_database(outbox.server), tmp_path))
@@ -310,7 +363,8 @@ def check_arrived(sink, writer):
             continue
         arrived = by_id[writer.ids(entity_of(name))[1]]
         if "payload" in kind.expected:
-            assert arrived.payload == kind.expected["payload"], name
+            payload = kind.expected["payload"]
+            assert arrived.payload == (sink.null if payload is None else payload), name
         if "key" in kind.expected and arrived.key != Arrived._field_defaults["key"]:
             assert arrived.key == kind.expected["key"], name
         assert kind.expected.get("headers", {}).items() <= arrived.headers.items(), name
@@ -339,6 +393,8 @@ def is_settled(database, sink, policy):
     ("kafka", "skip_locked", "dead_letter"), ("kafka", "shards", "block"),
     ("store beside", "lease", "block"), ("store beside", "shards", "dead_letter"),
     ("store elsewhere", "wal", "dead_letter"), ("file", "dispatcher", "block"),
+    ("nats", "advisory", "dead_letter"), ("nats", "wal", "block"), ("rabbitmq", "advisory", "block"),
+    ("rabbitmq", "shards", "dead_letter"), ("redis", "advisory", "dead_letter"), ("redis", "dispatcher", "block"),
 ])
 def test_a_bad_row_has_its_outcome_and_nothing_else_stops(outbox, make_sink, configure, start_relay, sink, reader, policy):
     sink = make_sink(sink)

@@ -10,13 +10,13 @@ import time
 import pytest
 
 from tests.e2e.checker import check
-from tests.e2e.destinations import DESTINATIONS
+from tests.e2e.destinations import DESTINATIONS, opened
 from tests.e2e.ledger import Writers
 from tests.e2e.relay import postrider, settings, wait_until
-from tests.e2e.scene import missing, started
+from tests.e2e.scene import started
 from tests.e2e.sink_state import (
     expect_quiet, nothing_is_blamed, nothing_is_counted, sink_state, wait_until_away, wait_until_there)
-from tests.servers import ServerMissing, Toxiproxy
+from tests.servers import Toxiproxy
 
 FIVE_MB = 5_000_000
 NOT_THE_PASSWORD = "not-the-password"
@@ -26,10 +26,7 @@ BYTES_TO_PAYLOAD = "ALTER TABLE public.outbox ALTER payload TYPE bytea USING con
 @pytest.fixture(scope="module", params=DESTINATIONS, ids=lambda kind: kind.name)
 def destination(request, tmp_path_factory):
     """All tests of one destination follow each other, and its server ends before that of the next one starts."""
-    try:
-        made = request.param(tmp_path_factory.mktemp(request.param.name))
-    except ServerMissing as error:
-        missing(f"{request.param.name}: {error}")
+    made = opened(request.param, tmp_path_factory.mktemp(request.param.name))
     yield made
     made.close()
 

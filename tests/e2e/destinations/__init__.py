@@ -1,5 +1,8 @@
 """Where the conformance suite sends rows to: one file for each sink, and one line here."""
 
+from tests.e2e.scene import missing
+from tests.servers import ServerMissing
+
 from .kafka import KafkaDestination
 from .nats import NatsDestination
 from .postgres import PostgresDestination
@@ -15,3 +18,11 @@ DESTINATIONS = [
     RedisDestination,
     StdoutDestination,
 ]
+
+
+def opened(kind, folder):
+    """A destination of this kind with its server started, or the reason why the test is left out."""
+    try:
+        return kind(folder)
+    except ServerMissing as error:
+        missing(f"{kind.name}: {error}")

@@ -70,4 +70,5 @@ class RabbitMQPlace(Place):
 
 
 def as_message(properties, body):
-    return Message(properties.headers["key"].encode(), body, properties.headers, properties.message_id)
+    key = properties.headers.get("key")
+    return Message(None if key is None else key.encode(), body, properties.headers, properties.message_id)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from datetime import datetime
 
 from tests.servers import Redis
 
@@ -53,6 +54,20 @@ class RedisPlace(Place):
     def arrived(self):
         with self.server.client() as client:
             return [as_message(fields) for _, fields in client.xrange(self.stream)]
+
+    def drop_all_streams(self):
+        with self.server.client() as client:
+            client.flushall()
+
+    def arrived_in_all_streams(self):
+        """Of this server, whoever wrote there, by the millisecond of their arrival. Ids of different streams say no more,
+        so within one it is the time when the row was written."""
+        def when(entry):
+            return int(entry[0].split(b"-")[0]), datetime.fromisoformat(entry[1][HEADER + b"created_at"].decode())
+
+        with self.server.client() as client:
+            entries = [entry for stream in client.scan_iter(_type="stream") for entry in client.xrange(stream)]
+        return [as_message(fields) for _, fields in sorted(entries, key=when)]
 
     def refusing(self):
         self.destination.narrow()
