@@ -1,14 +1,10 @@
 #include "sink/dial.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
+#include "base/errand.h"
 #include "base/mem.h"
 #include "pg/conn.h"
 #include "pg/exec.h"
@@ -16,12 +12,10 @@
 struct dial {
 	const struct database_config *database;
 	const char *table;
-	pthread_t thread;
-	bool started;
-	int interrupt_fd, over_fd;      /* eventfds */
-	_Atomic int socket;             /* of the connection once there is one; -1 before. Open until the thread was joined */
+	struct errand errand;
+	_Atomic int socket;             /* of the connection once there is one; -1 before. Open until the thread has ended */
 
-	/* Written by the thread, read after it was joined. */
+	/* Written by the thread, read after it has ended. */
 	bool connected;
 	PGconn *conn;
 	struct event_store *store;
@@ -58,64 +52,44 @@ static bool prepare(PGconn *conn, const struct event_store *store, struct error 
 	return true;
 }
 
-static bool is_readable(int fd)
+static void run(void *dial)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct dial *d = dial;
 
-	return poll(&p, 1, 0) > 0;
-}
-
-static void *dial_run(void *arg)
-{
-	struct dial *d = arg;
-
-	if (dial_connect(d->database, d->interrupt_fd, &d->conn, &d->why)) {
-		atomic_store(&d->socket, PQsocket(d->conn));
-		/* Who cancels either sees the socket, or is seen here. */
-		d->connected = !is_readable(d->interrupt_fd) && event_store_learn(d->conn, d->table, &d->store, &d->why) &&
-			       prepare(d->conn, d->store, &d->why);
-	}
-	eventfd_write(d->over_fd, 1);
-	return NULL;
+	if (!dial_connect(d->database, d->errand.interrupt_fd, &d->conn, &d->why))
+		return;
+	atomic_store(&d->socket, PQsocket(d->conn));
+	/* Who cancels either sees the socket, or is seen here. */
+	d->connected = !errand_is_interrupted(&d->errand) && event_store_learn(d->conn, d->table, &d->store, &d->why) &&
+		       prepare(d->conn, d->store, &d->why);
 }
 
 struct dial *dial_start(const struct database_config *database, const char *table)
 {
 	struct dial *d = mem_new(struct dial);
-	int failure;
 
 	d->database = database;
 	d->table = table;
 	d->socket = -1;
-	d->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	d->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (d->interrupt_fd < 0 || d->over_fd < 0)
-		abort();        /* out of descriptors: nothing can run */
-	failure = pthread_create(&d->thread, NULL, dial_run, d);
-	if (failure) {
-		error_set(&d->why, ERROR_TRANSPORT, "could not start a thread to connect with: %s", strerror(failure));
-		eventfd_write(d->over_fd, 1);
-	}
-	d->started = failure == 0;
+	errand_start(&d->errand, run, d, &d->why);
 	return d;
 }
 
 int dial_fd(const struct dial *d)
 {
-	return d->over_fd;
+	return d->errand.over_fd;
 }
 
 bool dial_is_over(const struct dial *d)
 {
-	return is_readable(d->over_fd);
+	return errand_is_over(&d->errand);
 }
 
 bool dial_finish(struct dial *d, PGconn **ret_conn, struct event_store **ret_store, struct error *err)
 {
 	bool connected;
 
-	if (d->started)
-		pthread_join(d->thread, NULL);
+	errand_end(&d->errand);
 	connected = d->connected;
 	if (connected) {
 		*ret_conn = d->conn;
@@ -125,8 +99,6 @@ bool dial_finish(struct dial *d, PGconn **ret_conn, struct event_store **ret_sto
 		pg_closep(&d->conn);
 		event_store_free(d->store);
 	}
-	close(d->interrupt_fd);
-	close(d->over_fd);
 	free(d);
 	return connected;
 }
@@ -139,7 +111,7 @@ void dial_cancel(struct dial *d)
 
 	if (!d)
 		return;
-	eventfd_write(d->interrupt_fd, 1);
+	errand_interrupt(&d->errand);
 	/* Preparing waits for whoever locks the table. */
 	if (atomic_load(&d->socket) >= 0)
 		shutdown(atomic_load(&d->socket), SHUT_RDWR);

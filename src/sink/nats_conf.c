@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/slice.h"
 #include "config/secret.h"
+#include "sink/loopback.h"
 #include "sink/nats_errors.h"
 
 enum { CONNECT_TIMEOUT_MS = 5000 };
@@ -54,12 +55,6 @@ static struct slice host_of(struct slice server)
 	return (struct slice){ server.ptr, end ? (size_t)(end - server.ptr) : server.len };
 }
 
-static bool is_loopback(const char *host)
-{
-	return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-	       (strncmp(host, "127.", 4) == 0 && strspn(host, "0123456789.") == strlen(host));
-}
-
 static bool add_server(struct nats_servers *s, struct slice text, const char *where, struct error *err)
 {
 	struct slice server = text, host;
@@ -86,7 +81,7 @@ static bool wants_tls(const struct nats_config *n, const struct nats_servers *s)
 	if (n->tls != SINK_TLS_AUTO)
 		return n->tls == SINK_TLS_ON;
 	for (size_t i = 0; i < s->count; i++)
-		if (!is_loopback(s->items[i].host))
+		if (!host_is_loopback(s->items[i].host))
 			return true;
 	return s->tls || n->tls_ca_file[0] || n->tls_cert_file[0];
 }

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/slice.h"
 #include "config/secret.h"
+#include "sink/loopback.h"
 #include "sink/rabbitmq_errors.h"
 
 enum { FRAME_MAX = 131072, PLAIN_PORT = 5672, TLS_PORT = 5671, GOODBYE_MS = 1000 };
@@ -52,12 +53,6 @@ static bool read_host(struct slice text, struct rabbitmq_host *ret)
 	return true;
 }
 
-static bool is_loopback(const char *name)
-{
-	return strcmp(name, "localhost") == 0 || strcmp(name, "::1") == 0 ||
-	       (strncmp(name, "127.", 4) == 0 && strspn(name, "0123456789.") == strlen(name));
-}
-
 /* Plain text leaves this machine only when asked for. */
 static bool wants_tls(const struct rabbitmq_place *p)
 {
@@ -67,7 +62,7 @@ static bool wants_tls(const struct rabbitmq_place *p)
 	if (c->tls != SINK_TLS_AUTO)
 		return c->tls == SINK_TLS_ON;
 	for (uint32_t i = 0; i < p->n_hosts; i++)
-		local = local && is_loopback(p->hosts[i].name);
+		local = local && host_is_loopback(p->hosts[i].name);
 	return c->tls_ca_file[0] || c->tls_cert_file[0] || !local;
 }
 

@@ -1,79 +1,56 @@
 #include "sink/redis_dial.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
+#include "base/errand.h"
 #include "base/macros.h"
 #include "base/mem.h"
 
 struct redis_dial {
 	const struct redis_server *server;
-	pthread_t thread;
-	bool started;
-	int interrupt_fd, over_fd;      /* eventfds */
+	struct errand errand;
 
-	/* Written by the thread, read after it was joined. */
+	/* Written by the thread, read after it has ended. */
 	struct redis_link *link;        /* NULL: `why` */
 	struct error why;
 };
 
-static void *dial_run(void *arg)
+static void run(void *dial)
 {
-	struct redis_dial *d = arg;
+	struct redis_dial *d = dial;
 
-	redis_server_connect(d->server, d->interrupt_fd, &d->link, &d->why);
-	eventfd_write(d->over_fd, 1);
-	return NULL;
+	redis_server_connect(d->server, d->errand.interrupt_fd, &d->link, &d->why);
 }
 
 struct redis_dial *redis_dial_start(const struct redis_server *server)
 {
 	struct redis_dial *d = mem_new(struct redis_dial);
-	int failure;
 
 	d->server = server;
-	d->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	d->over_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (d->interrupt_fd < 0 || d->over_fd < 0)
-		abort();        /* out of descriptors: nothing can run */
-	failure = pthread_create(&d->thread, NULL, dial_run, d);
-	if (failure) {
-		error_set(&d->why, ERROR_TRANSPORT, "could not start a thread to connect with: %s", strerror(failure));
-		eventfd_write(d->over_fd, 1);
-	}
-	d->started = failure == 0;
+	errand_start(&d->errand, run, d, &d->why);
 	return d;
 }
 
 int redis_dial_fd(const struct redis_dial *d)
 {
-	return d->over_fd;
+	return d->errand.over_fd;
 }
 
 bool redis_dial_is_over(const struct redis_dial *d)
 {
-	struct pollfd over = { .fd = d->over_fd, .events = POLLIN };
-
-	return poll(&over, 1, 0) > 0;
+	return errand_is_over(&d->errand);
 }
 
 bool redis_dial_finish(struct redis_dial *d, struct redis_link **ret, struct error *err)
 {
 	struct redis_link *l;
 
-	if (d->started)
-		pthread_join(d->thread, NULL);
+	errand_end(&d->errand);
 	l = d->link;
 	if (l)
 		*ret = l;
 	else
 		*err = d->why;
-	close(d->interrupt_fd);
-	close(d->over_fd);
 	free(d);
 	return l != NULL;
 }
@@ -85,6 +62,6 @@ void redis_dial_cancel(struct redis_dial *d)
 
 	if (!d)
 		return;
-	eventfd_write(d->interrupt_fd, 1);
+	errand_interrupt(&d->errand);
 	redis_dial_finish(d, &l, &err);
 }
