@@ -24,6 +24,15 @@ static inline bool slice_equal(struct slice a, struct slice b)
 	return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
+/* By bytes, as memcmp; the shorter of two that begin alike comes first. */
+static inline int slice_compare(struct slice a, struct slice b)
+{
+	size_t common = a.len < b.len ? a.len : b.len;
+	int order = common > 0 ? memcmp(a.ptr, b.ptr, common) : 0;
+
+	return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 static inline bool slice_is(struct slice a, const char *s)
 {
 	return slice_equal(a, slice_of(s));

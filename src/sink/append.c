@@ -104,7 +104,7 @@ static void forget_set(struct append *a)
 {
 	a->count = a->at = 0;
 	a->n_refused = 0;
-	a->one_by_one = a->failed = a->unflushed = false;
+	a->one_by_one = a->failed = a->outrun = a->recalled = a->unflushed = false;
 }
 
 /* A failure that is not about a row: the server is going, or the table is not what it was. Connecting anew finds out. */
@@ -175,16 +175,47 @@ static void send_next_alone(struct append *a, int64_t now_ms)
 	}
 }
 
+static int compare_entities(const void *a, const void *b)
+{
+	const struct event *x = *(struct event *const *)a, *y = *(struct event *const *)b;
+	int order = slice_compare(x->entity_type, y->entity_type);
+
+	if (order == 0)
+		order = slice_compare(x->entity, y->entity);
+	return order ? order : (x->place > y->place) - (x->place < y->place);
+}
+
+/* Others store events of the same entities at the same time, which only readers without an order let happen. Who waits for
+ * another's entity while that one waits for theirs is in a deadlock; who stores them in one order never is. */
+static void sort_by_entity(struct append *a)
+{
+	qsort(a->events + a->at, a->count - a->at, sizeof(struct event *), compare_entities);
+}
+
+/* Whoever was faster has committed, so that trying at once finds the next version; and somebody always is. True: the set is
+ * under way again, or nobody waits for it any more. */
+static bool send_again(struct append *a, uint32_t n, int64_t now_ms)
+{
+	struct error why;
+
+	a->outrun = false;
+	a->has_company = true;
+	sort_by_entity(a);
+	if (!a->recalled)
+		return send_events(a, n, now_ms) || a->count == 0;
+	error_set(&why, ERROR_LOST, "not stored: another worker stored an event of the same entity meanwhile");
+	outcomes_fail(a->outcomes, a->events + a->at, a->count - a->at, &why);
+	forget_set(a);
+	return true;
+}
+
 /* The statement under way has ended, well or (failed) not. */
 static void conclude(struct append *a, int64_t now_ms)
 {
 	uint32_t n = a->one_by_one ? 1 : a->count;
 
-	if (a->failed && a->why.kind == ERROR_LOST) {
-		outcomes_fail(a->outcomes, a->events + a->at, a->count - a->at, &a->why);
-		forget_set(a);
+	if (a->outrun && send_again(a, n, now_ms))
 		return;
-	}
 	if (a->failed && a->why.kind != ERROR_REJECTED) {
 		give_up(a, &a->why, now_ms);
 		return;
@@ -238,6 +269,8 @@ uint32_t append_submit(struct append *a, struct event *const events[], uint32_t 
 	}
 	taken = choose(events, n);
 	keep_set(a, events, taken);
+	if (a->has_company)
+		sort_by_entity(a);
 	if (!send_events(a, taken, now_ms) && a->count > 0)
 		conclude(a, now_ms);
 	return taken;
@@ -256,8 +289,7 @@ static bool receive(struct append *a)
 			continue;
 		a->failed = true;
 		pg_error(a->conn, res, "append events", &a->why);
-		if (event_store_was_outrun(a->store, res))
-			error_set(&a->why, ERROR_LOST, "not stored: another worker stored an event of the same entity meanwhile");
+		a->outrun = event_store_was_outrun(a->store, res);
 	}
 	return false;
 }
@@ -271,7 +303,7 @@ static void lose_connection(struct append *a, int64_t now_ms)
 	}
 	/* The server's own word for it, if it had one. What it said of a row counts for nothing now. */
 	receive(a);
-	if (!a->failed || a->why.kind == ERROR_REJECTED || a->why.kind == ERROR_LOST)
+	if (!a->failed || a->why.kind == ERROR_REJECTED || a->outrun)
 		pg_error(a->conn, NULL, "append events", &a->why);
 	give_up(a, &a->why, now_ms);
 }
@@ -306,6 +338,7 @@ void append_recall(struct append *a)
 	struct error why;
 
 	error_set(&why, ERROR_LOST, "not stored: the claim on its entity is gone");
+	a->recalled = a->count > 0;
 	if (a->unflushed) {
 		/* The server commits no half of a statement. Closing would still send the other half if it can. */
 		shutdown(PQsocket(a->conn), SHUT_RDWR);

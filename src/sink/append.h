@@ -2,7 +2,8 @@
  *
  * It connects when there is something to append, and after a failure pauses longer each time. One statement is under
  * way at a time and commits by itself. When a set is refused because of what a row says, its events go again one by
- * one, so that only the bad one fails. What is submitted again after a lost connection is stored once: see
+ * one, so that only the bad one fails. When another worker stored an event of the same entity at the same time, the set
+ * goes again at once. What is submitted again after a lost connection is stored once: see
  * event_store.h. */
 #ifndef POSTRIDER_SINK_APPEND_H
 #define POSTRIDER_SINK_APPEND_H
@@ -41,6 +42,9 @@ struct append {
 	bool unflushed;                 /* libpq has bytes to send */
 	int64_t answer_by_ms;           /* when the statement under way must have been answered */
 	bool failed;                    /* the statement under way; `why` is set */
+	bool outrun;                    /* and that because another worker was faster: event_store_was_outrun */
+	bool recalled;                  /* nobody waits for the set under way */
+	bool has_company;               /* the sink was outrun once: others store events of the same entities */
 	struct error why;
 	struct event_rows rows;
 };

@@ -247,6 +247,10 @@ bool event_store_was_outrun(const struct event_store *store, const PGresult *res
 	const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
 	const char *constraint = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
 
-	return sqlstate && strcmp(sqlstate, "23505") == 0 && constraint && store->version_index &&
+	if (!sqlstate)
+		return false;
+	if (strcmp(sqlstate, "40P01") == 0) /* deadlock_detected */
+		return true;
+	return strcmp(sqlstate, "23505") == 0 && constraint && store->version_index &&
 	       strcmp(constraint, store->version_index) == 0;
 }

@@ -66,8 +66,8 @@ uint32_t event_store_fit(struct event *const events[], uint32_t n);
 bool event_store_send_prepare(PGconn *conn, const struct event_store *store, const char *name, struct error *err);
 bool event_store_send(PGconn *conn, const struct event_store *store, const char *name, struct event_rows *rows,
 		      struct event *const events[], uint32_t n, struct error *err);
-/* Did an append fail because another one gave a version of an entity first, at the same time? Readers that keep no order let
- * that happen. The other one is committed now, so trying again finds the next version. */
+/* Did an append fail because another one gave a version of an entity first, at the same time, or would have but for a
+ * deadlock of the two? Readers that keep no order let that happen. Trying again finds the next version. */
 bool event_store_was_outrun(const struct event_store *store, const PGresult *res);
 
 #endif
