@@ -275,12 +275,14 @@ static void begin(struct feed *f, bool claim, bool has_hand, int64_t now)
 {
 	struct exchange x = { .rider = f->rider, .window = f->window, .letters = bell_has_letters(f->env.bell) };
 	struct error err = { 0 };
+	/* A beat comes at any time: to settle a part then would end the transaction that holds the rest. */
+	bool may_settle = now >= f->retry_at_ms && (!f->driver->settles_whole || all_arrived(f));
 
 	f->n_done = f->n_holds = 0;
-	if (now >= f->retry_at_ms)
+	if (may_settle)
 		take_done(f);
 	/* A held row ends its lane: what is delivered ahead of it must be settled before, or with it. */
-	if (now >= f->retry_at_ms && f->window->delivered.count == 0 && (f->one_by_one == 0 || f->n_done == 0))
+	if (may_settle && f->window->delivered.count == 0 && (f->one_by_one == 0 || f->n_done == 0))
 		take_holds(f, now);
 	x.done = f->done;
 	x.n_done = f->n_done;

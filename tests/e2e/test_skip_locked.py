@@ -362,6 +362,27 @@ def test_clean_stops_under_load_repeat_nothing(database, kafka, topic, start_rel
 
 
 @every_mode
+def test_a_beat_in_the_middle_of_a_batch_gives_no_row_of_it_away(database, start_relay, tmp_path, mode):
+    """Half of a batch is stored, the other half waits for a lock, and the session shows that it is alive: it keeps all."""
+    total, others = 1000, tmp_path / "others"
+    insert_numbers(database, 1, total)
+    content = settings(database.dsn, {"type": "postgres"}, workers=1, batch_size=total, batch_max=total, **MODES[mode])
+    content["database"]["idle_session_timeout"] = "1s"
+    with database.connect() as connection, connection.transaction(force_rollback=True):
+        connection.execute("INSERT INTO postrider.event (entity_id, version, message_id)"
+                           " SELECT 'somebody', 1, message_id FROM public.outbox ORDER BY id DESC LIMIT 1")
+        slow = start_relay(content)
+        wait_until(lambda: database.value("SELECT count(*) FROM postrider.event") == total // 2, what="half of it stored")
+        other = start_relay(settings(database.dsn, {"type": "stdout", "path": str(others)}, **MODES[mode]))
+        time.sleep(1.5)
+        assert database.pending() == total
+    database.wait_until_empty()
+    assert database.value("SELECT count(*) FROM postrider.event") == total
+    assert [slow.stop(), other.stop()] == [0, 0]
+    assert others.read_text() == ""
+
+
+@every_mode
 def test_an_event_store_in_the_same_database_does_not_ride(database, start_relay, mode):
     """It has a connection of its own: a row that it refused would otherwise undo the whole batch again and again."""
     database.entities(40)
