@@ -1,5 +1,7 @@
 #include "sink/kafka_errors.h"
 
+#include <string.h>
+
 #include "base/macros.h"
 
 static const char create_topic[] =
@@ -74,8 +76,17 @@ enum error_kind kafka_error_kind(rd_kafka_resp_err_t code)
 	return i < ARRAY_SIZE(codes) ? codes[i].kind : ERROR_TRANSPORT;
 }
 
-bool kafka_error_set(struct error *err, rd_kafka_resp_err_t code, const char *detail)
+/* A handshake that fails at once, with librdkafka's first look at it, is reported as a connection that was lost. */
+static rd_kafka_resp_err_t meant(rd_kafka_resp_err_t code, const char *detail)
 {
+	bool untrusted = detail && strstr(detail, "certificate verify failed");
+
+	return code == RD_KAFKA_RESP_ERR__TRANSPORT && untrusted ? RD_KAFKA_RESP_ERR__SSL : code;
+}
+
+bool kafka_error_set(struct error *err, rd_kafka_resp_err_t reported, const char *detail)
+{
+	rd_kafka_resp_err_t code = meant(reported, detail);
 	size_t i = find(code);
 
 	error_set(err, kafka_error_kind(code), "%s: %s", rd_kafka_err2name(code), detail ? detail : rd_kafka_err2str(code));

@@ -115,6 +115,17 @@ static void a_detail_takes_the_place_of_the_general_text(void **state _unused_)
 	assert_non_null(strstr(err.hint, "tls_ca_file"));
 }
 
+static void a_handshake_that_fails_at_once_is_about_the_certificate(void **state _unused_)
+{
+	struct error err = { 0 };
+
+	kafka_error_set(&err, RD_KAFKA_RESP_ERR__TRANSPORT, "error:0A000086:SSL routines::certificate verify failed");
+	assert_int_equal(err.kind, ERROR_AUTH);
+	assert_non_null(strstr(err.hint, "tls_ca_file"));
+	kafka_error_set(&err, RD_KAFKA_RESP_ERR__TRANSPORT, "error:0A000126:SSL routines::unexpected eof while reading");
+	assert_int_equal(err.kind, ERROR_TRANSPORT);
+}
+
 static void an_error_that_passes_by_itself_has_no_hint(void **state _unused_)
 {
 	struct error err = { 0 };
@@ -130,6 +141,7 @@ int main(void)
 		cmocka_unit_test(every_other_code_of_the_library_is_the_transports),
 		cmocka_unit_test(an_error_says_its_name_and_what_it_means),
 		cmocka_unit_test(a_detail_takes_the_place_of_the_general_text),
+		cmocka_unit_test(a_handshake_that_fails_at_once_is_about_the_certificate),
 		cmocka_unit_test(an_error_that_passes_by_itself_has_no_hint),
 	};
 
