@@ -400,7 +400,7 @@ class Lab(contextlib.ExitStack):
         places = deque(maxlen=4)
         deadline = time.monotonic() + timeout
         while True:
-            places.append(self.observer.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0])
+            places.append(self.log_place())
             seen = self.published(topic)
             if seen >= rows:
                 return seen, places[0]
@@ -412,14 +412,22 @@ class Lab(contextlib.ExitStack):
     def wait_until_drained(self, topic, rows, participant):
         """Waits until all is published and deleted; returns when the last row was deleted, in seconds."""
         _, since = self.wait_until_published(topic, rows, participant)
-        deadline = time.monotonic() + 60
+        ended = self.wait_until_deleted(since, participant, timeout=60)
+        self.check_published(topic, rows, participant)
+        return ended
+
+    def wait_until_deleted(self, since, participant, timeout):
+        """Waits until the table is empty; returns when the last row was deleted, which was after the place `since` in the log."""
+        deadline = time.monotonic() + timeout
         while not self.is_empty():
             participant.check()
             if time.monotonic() > deadline:
-                raise BenchError(f"{participant.name} published all rows, but did not delete them")
+                raise BenchError(f"{participant.name} did not delete all rows in {timeout} s")
             time.sleep(0.04)
-        self.check_published(topic, rows, participant)
         return self._last_delete(since)
+
+    def log_place(self):
+        return self.observer.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()[0]
 
     def wait_until_settled(self, end, participant, timeout=300):
         """Waits until the reader `wal` has written down that everything is published that was committed up to `end`, and

@@ -1,6 +1,6 @@
 """The results as a table for people, with the project's targets beside them."""
 
-from . import claims, drain, latency, lean, poison, readers, wal
+from . import claims, drain, latency, lean, poison, readers, sinks, wal
 from .lab import READERS
 
 # Where a figure stands in the results, what it must not fall below or exceed. What was not measured has no targets.
@@ -34,6 +34,7 @@ TARGETS = [
     ("repeats after a kill of wal, the most of all runs", ("wal", "repeats", "most"), "<=", wal.IN_FLIGHT),
     *((f"p99 of others: {poison.TITLES[name]} / none", ("poison", "ratios", f"{name} p99"), "<=", poison.WANTED_RATIO)
       for name in ("default", "quick")),
+    *((f"speed: sink {name} / bare loop", ("sinks", "ratios", name), ">=", sinks.wanted(name)) for name in sinks.TARGETS),
 ]
 
 
@@ -187,6 +188,17 @@ def show_lean(results):
     yield ""
 
 
+def show_sinks(results):
+    yield (f"Draining {results['rows']:,} rows of {results['payload_bytes']} bytes, {results['entities']:,} entities, into each "
+           "sink; CPU seconds of the process, for 100,000 rows")
+    heading = ("", "rows/s", "CPU s", "bare loop rows/s", "CPU s", "ratio")
+    yield from table(heading, [
+        (name, *(spread(of[participant][figure]) for participant in (sinks.RELAY, sinks.BARE) for figure in sinks.FIGURES),
+         spread(results["ratios"][name]))
+        for name, of in results["summary"].items()])
+    yield ""
+
+
 def show_targets(judged):
     yield "Targets"
     sign = {">=": "≥", "<=": "≤"}
@@ -196,7 +208,8 @@ def show_targets(judged):
 
 
 SCENES = {"drain": show_drain, "latency": show_latency, "backlog": show_backlog, "readers": show_readers,
-          "claims": show_claims, "wal": show_wal, "poison": show_poison, "lean": show_lean}
+          "claims": show_claims, "wal": show_wal, "poison": show_poison, "lean": show_lean,
+          "sinks": show_sinks}
 
 
 def show(results):

@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)
 
-from bench import backlog, claims, drain, latency, lean, poison, readers, report, wal  # noqa: E402
+from bench import backlog, claims, drain, latency, lean, poison, readers, report, sinks, wal  # noqa: E402
 from bench.lab import READERS, BenchError, Lab  # noqa: E402
 from tests.servers import ServerError, ServerMissing, exit_on_signals  # noqa: E402
 
 SCENES = {"drain": drain, "latency": latency, "backlog": backlog, "readers": readers, "claims": claims, "wal": wal,
-          "poison": poison, "lean": lean}
+          "poison": poison, "lean": lean, "sinks": sinks}
 UNASKED = ("drain", "latency", "backlog")
 
 
