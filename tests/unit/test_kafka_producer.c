@@ -10,7 +10,7 @@
 
 enum {
 	PRODUCE = 0,                             /* the request's number in the protocol */
-	SOON_MS = 1000,
+	SOON_MS = 5000,
 };
 
 static struct producer *open_producer(struct cluster *c, bool one_by_one)
