@@ -13,6 +13,9 @@
 #ifdef HAVE_NATS
 #include <nats/nats.h>
 #endif
+#ifdef HAVE_HTTP
+#include <curl/curl.h>
+#endif
 
 #include "base/macros.h"
 #include "cli/commands.h"
@@ -37,6 +40,13 @@ static const char *hiredis_version(void)
 }
 #endif
 
+#ifdef HAVE_HTTP
+static const char *curl_library_version(void)
+{
+	return curl_version_info(CURLVERSION_NOW)->version;
+}
+#endif
+
 static const struct library {
 	const char *name;
 	const char *(*version)(void);
@@ -54,6 +64,9 @@ static const struct library {
 #endif
 #ifdef HAVE_NATS
 	{ "libnats", nats_GetVersion },
+#endif
+#ifdef HAVE_HTTP
+	{ "libcurl", curl_library_version },
 #endif
 };
 
