@@ -19,6 +19,9 @@ static const struct sender *const senders[] = {
 #ifdef HAVE_REDIS
 	&send_redis,
 #endif
+#ifdef HAVE_WEBHOOK
+	&send_webhook,
+#endif
 };
 
 enum { N_SENDERS = sizeof(senders) / sizeof(senders[0]) };

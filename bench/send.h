@@ -42,7 +42,7 @@ struct sender {
 	void (*send)(const struct load *);
 };
 
-extern const struct sender send_kafka, send_nats, send_postgres, send_rabbitmq, send_redis;
+extern const struct sender send_kafka, send_nats, send_postgres, send_rabbitmq, send_redis, send_webhook;
 
 /* Splits "host:port"; the host is cut off in place. */
 int send_port(char *address);

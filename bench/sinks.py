@@ -32,6 +32,7 @@ TARGETS = {
     "rabbitmq": lambda place, sink: {"address": sink["hosts"], "exchange": sink["exchange"], "topic": "order.placed",
                                      "user": sink["user"], "password": place.server.password},
     "redis": lambda place, sink: {"address": sink["address"], "topic": place.stream},
+    "webhook": lambda place, sink: {"address": place.server.url("/any/"), "topic": "order"},
 }
 
 

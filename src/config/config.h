@@ -149,6 +149,23 @@ struct stdout_config {
 	char *path;                     /* "-" : standard output */
 };
 
+struct webhook_config {
+	char *url;                      /* may have {topic} in it */
+	char *secret_file;
+	char *authorization_file;       /* "" : no such header */
+	char *content_type;             /* of events that name none */
+	char *header_prefix;
+	int64_t concurrency;
+	int64_t connect_timeout_ms;
+	int64_t answer_timeout_ms;
+	int64_t max_retry_after_ms;
+	bool allow_private;
+	bool allow_http;
+	char *tls_ca_file;
+	char *tls_cert_file;
+	char *tls_key_file;
+};
+
 struct sink_config {
 	char *type;                     /* name of a sink driver */
 	char *name;                     /* for logs; the type unless set */
@@ -159,6 +176,7 @@ struct sink_config {
 	struct rabbitmq_config rabbitmq;
 	struct redis_config redis;
 	struct stdout_config std;
+	struct webhook_config webhook;
 	const struct database_config *outbox_database;
 };
 

@@ -40,6 +40,7 @@ static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-5
 #define STRUCT_RABBITMQ struct sink_config
 #define STRUCT_REDIS struct sink_config
 #define STRUCT_STDOUT struct sink_config
+#define STRUCT_WEBHOOK struct sink_config
 
 #define OPTION(scope_, key_, field, ...)                     \
 	{                                                    \
@@ -81,6 +82,7 @@ const struct option_section option_sections[] = {
 	  "RabbitMQ with publisher confirms. `route.topic` is the routing key." },
 	{ SCOPE_REDIS, "", "Sinks of type redis", "Redis Streams: `route.topic` is the stream." },
 	{ SCOPE_STDOUT, "", "Sinks of type stdout", "" },
+	{ SCOPE_WEBHOOK, "", "Sinks of type webhook", "A POST for each event, signed as Standard Webhooks." },
 };
 const size_t option_section_count = ARRAY_SIZE(option_sections);
 
@@ -97,6 +99,7 @@ static const struct {
 	[SCOPE_RABBITMQ] = { "outboxes.<name>.sinks.<n>.", "rabbitmq" },
 	[SCOPE_REDIS] = { "outboxes.<name>.sinks.<n>.", "redis" },
 	[SCOPE_STDOUT] = { "outboxes.<name>.sinks.<n>.", "stdout" },
+	[SCOPE_WEBHOOK] = { "outboxes.<name>.sinks.<n>.", "webhook" },
 };
 
 const char *option_sink_type(enum option_scope scope)

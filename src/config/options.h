@@ -21,6 +21,7 @@ enum option_scope {
 	SCOPE_RABBITMQ,
 	SCOPE_REDIS,
 	SCOPE_STDOUT,
+	SCOPE_WEBHOOK,
 };
 
 enum option_type {

@@ -30,6 +30,8 @@ static const struct {
 	{ SCOPE_REDIS, "tls_key_file", "tls_cert_file" },
 	{ SCOPE_RABBITMQ, "tls_cert_file", "tls_key_file" },
 	{ SCOPE_RABBITMQ, "tls_key_file", "tls_cert_file" },
+	{ SCOPE_WEBHOOK, "tls_cert_file", "tls_key_file" },
+	{ SCOPE_WEBHOOK, "tls_key_file", "tls_cert_file" },
 };
 
 static bool is_name(const char *name)
@@ -109,7 +111,7 @@ static void check_sink(struct loader *l, const struct place *p, struct sink_conf
 	if (!p->sink_type || sink->type[0] == '\0') {
 		if (!place_origin(p, "type"))
 			config_errors_add(l->errors, CONFIG_ERROR, sink->where,
-					  "a sink needs a `type`: kafka, nats, postgres, rabbitmq, redis or stdout");
+					  "a sink needs a `type`: kafka, nats, postgres, rabbitmq, redis, stdout or webhook");
 		return;
 	}
 	if (sink->name[0] == '\0') {

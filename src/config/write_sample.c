@@ -38,6 +38,7 @@ static const struct part {
 	{ SCOPE_RABBITMQ, "", "      #- type: rabbitmq\n", "      ", "      #  " },
 	{ SCOPE_REDIS, "", "      #- type: redis\n", "      ", "      #  " },
 	{ SCOPE_STDOUT, "", "      #- type: stdout\n", "      ", "      #  " },
+	{ SCOPE_WEBHOOK, "", "      #- type: webhook\n", "      ", "      #  " },
 };
 
 /* YAML would take these for something else than text. */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/macros.h"
 #include "relay/json_scan.h"
@@ -74,49 +75,17 @@ static bool read_rfc3339(struct arena *arena, struct slice json, struct slice *r
 	return read_string(arena, json, &text) && rfc3339_from_postgres(text, arena, ret);
 }
 
-static int base64_digit(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* With padding. PostgreSQL's encode() puts line feeds into what is long. */
+/* PostgreSQL's encode() puts line feeds into what is long. */
 static bool read_base64(struct arena *arena, struct slice json, struct slice *ret)
 {
-	size_t n_digits = 0, n_padding = 0;
-	uint32_t bits = 0, n_bits = 0;
 	struct slice text;
-	char *bytes, *to;
+	char *bytes;
 
 	if (!read_string(arena, json, &text))
 		return false;
-	bytes = to = arena_alloc(arena, text.len / 4 * 3 + 3);
-	for (size_t i = 0; i < text.len; i++) {
-		int digit = base64_digit(text.ptr[i]);
-
-		if (text.ptr[i] == '\n') {
-			continue;
-		} else if (text.ptr[i] == '=') {
-			n_padding++;
-			continue;
-		} else if (digit < 0 || n_padding > 0) {
-			return false;
-		}
-		n_digits++;
-		bits = bits << 6 | (uint32_t)digit;
-		n_bits += 6;
-		if (n_bits >= 8) {
-			n_bits -= 8;
-			*to++ = (char)(bits >> n_bits);
-		}
-	}
-	*ret = (struct slice){ bytes, (size_t)(to - bytes) };
-	return (n_digits + n_padding) % 4 == 0 && n_padding <= 2;
+	bytes = arena_alloc(arena, BASE64_ROOM(text.len));
+	ret->ptr = bytes;
+	return base64_read(text, bytes, &ret->len);
 }
 
 /* ---- Members ----------------------------------------------------------------------------------------------------- */

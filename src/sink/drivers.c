@@ -16,6 +16,9 @@ extern const struct sink_driver sink_rabbitmq;
 extern const struct sink_driver sink_redis;
 #endif
 extern const struct sink_driver sink_stdout;
+#ifdef HAVE_WEBHOOK
+extern const struct sink_driver sink_webhook;
+#endif
 
 const struct sink_driver *const sink_drivers[] = {
 #ifdef HAVE_KAFKA
@@ -32,6 +35,9 @@ const struct sink_driver *const sink_drivers[] = {
 	&sink_redis,
 #endif
 	&sink_stdout,
+#ifdef HAVE_WEBHOOK
+	&sink_webhook,
+#endif
 	NULL,
 };
 

@@ -117,6 +117,13 @@ static void forget(struct http *h, struct transfer *t)
 	h->n_under_way--;
 }
 
+/* It is forgotten already: the call may start others. */
+static void end(struct http *h, struct transfer *t, struct http_answer *answer)
+{
+	h->done(t->tag, answer);
+	keep_spare(h, t);
+}
+
 static void take_ended(struct http *h)
 {
 	const CURLMsg *message;
@@ -129,8 +136,22 @@ static void take_ended(struct http *h)
 
 		forget(h, t);
 		answer = transfer_answer(t, code);
-		h->done(t->tag, &answer);
-		keep_spare(h, t);
+		end(h, t, &answer);
+	}
+}
+
+void http_recall(struct http *h)
+{
+	struct http_answer answer = { 0 };
+	struct transfer *next;
+
+	error_set(&answer.why, ERROR_LOST, "not sent: it was called back");
+	for (struct transfer *t = h->under_way; t; t = next) {
+		next = t->next;
+		if (transfer_has_begun(t))
+			continue;
+		forget(h, t);
+		end(h, t, &answer);
 	}
 }
 

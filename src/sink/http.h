@@ -60,9 +60,11 @@ bool http_new(const struct http_options *options, http_done *done, struct http *
 /* Requests under way end without a call. Accepts NULL. */
 void http_free(struct http *h);
 
-/* The body stays where it is until `done`; everything else is copied. The call comes from a later http_pump. */
+/* The body stays where it is until `done`; everything else is copied. The call comes from a later http_pump, or http_recall. */
 bool http_start(struct http *h, const struct http_request *request, void *tag, struct error *err);
 uint32_t http_under_way(const struct http *h);
+/* Ends what waits for its connection: nothing of it was sent. These calls come at once, with ERROR_LOST. */
+void http_recall(struct http *h);
 
 /* As the functions of a sink. */
 int http_pollfd(const struct http *h, short *ret_events, int64_t *ret_deadline_ms);

@@ -70,5 +70,6 @@ bool http_error_refused(struct error *err, const char *url)
 	char origin[300];
 
 	http_origin(url, origin, sizeof(origin));
-	return error_set(err, ERROR_CONFIG, "%s leads to an address that requests may not go to", origin);
+	error_set(err, ERROR_CONFIG, "%s leads to a private, local or reserved address, where requests may not go", origin);
+	return error_hint(err, "set allow_private to true if it is meant");
 }

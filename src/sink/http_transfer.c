@@ -184,6 +184,14 @@ struct transfer *transfer_of(CURL *easy)
 	return t;
 }
 
+bool transfer_has_begun(const struct transfer *t)
+{
+	curl_off_t connected_us = 0;
+
+	curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
+	return connected_us > 0;
+}
+
 struct http_answer transfer_answer(const struct transfer *t, CURLcode code)
 {
 	struct http_answer answer = { .body = { buf_str(&t->body), t->body.len } };

@@ -32,6 +32,8 @@ bool transfer_prepare(struct transfer *t, const struct http_request *request, vo
 /* Keeps the handle, and nothing of its request. */
 void transfer_clear(struct transfer *t);
 
+/* Whether anything of the request may have left. */
+bool transfer_has_begun(const struct transfer *t);
 struct transfer *transfer_of(CURL *easy);
 /* What `code` comes to, when it is over. Valid until the transfer is cleared. */
 struct http_answer transfer_answer(const struct transfer *t, CURLcode code);

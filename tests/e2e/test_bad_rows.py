@@ -56,7 +56,9 @@ NO_JSON = "invalid input syntax for type json"
 NO_TOPIC = {"kafka": WAITS, "nats": WAITS, "rabbitmq": WAITS}   # Redis makes a stream of any name
 TOO_LONG = {"kafka": "is longer than 249 characters", "rabbitmq": "255"}
 NATS_NAME = "is not a name that a header of NATS can have"
-SINKS = ("kafka", "store", "file", "nats", "rabbitmq", "redis")
+WEBHOOK_NAME = "is not a name that a header of HTTP can have"
+NAMES = {"nats": NATS_NAME, "webhook": WEBHOOK_NAME}
+SINKS = ("kafka", "store", "file", "nats", "rabbitmq", "redis", "webhook")
 
 
 class Kind(NamedTuple):
@@ -69,13 +71,14 @@ class Kind(NamedTuple):
     nats: Optional[str] = ARRIVES
     rabbitmq: Optional[str] = ARRIVES
     redis: Optional[str] = ARRIVES
+    webhook: Optional[str] = ARRIVES
     expected: dict = {}                 # of what arrives: key, payload, headers
     entity: Optional[str] = None        # where it is not the name of the kind
 
 
-def headers_that(outcome, text, nats=None, **headers):
-    """`nats`: what it has against them, when nobody else has anything."""
-    outcomes = dict.fromkeys(SINKS, outcome) | ({"nats": nats} if nats else {})
+def headers_that(outcome, text, others={}, **headers):
+    """`others`: what some sinks have against them, when nobody else has anything."""
+    outcomes = dict.fromkeys(SINKS, outcome) | others
     return Kind({"headers": text}, **outcomes, expected={"headers": headers})
 
 
@@ -101,15 +104,15 @@ KINDS = {
     "headers nested": headers_that(ARRIVES, '{"a": {"b": [1, "x  y"]}, "c": true}', a='{"b":[1,"x  y"]}', c="true"),
     "headers 1,000": headers_that(ARRIVES, json.dumps({f"h{n}": "x" for n in range(1000)}), h0="x", h999="x"),
     "headers 1,001": headers_that("too many headers", json.dumps({f"h{n}": "x" for n in range(1001)})),
-    "headers with control characters": headers_that(ARRIVES, json.dumps({"a\nb": "c\r\nd\te\x01"}), NATS_NAME,
+    "headers with control characters": headers_that(ARRIVES, json.dumps({"a\nb": "c\r\nd\te\x01"}), NAMES,
                                                     **{"a\nb": "c\r\nd\te\x01"}),
-    "headers with a second line": headers_that(ARRIVES, json.dumps({"a": "b\nc"}), "more than one line", a="b\nc"),
+    "headers with a second line": headers_that(ARRIVES, json.dumps({"a": "b\nc"}), {"nats": "more than one line"}, a="b\nc"),
     "headers with a bare line end": headers_that("a control character in a string", '{"a": "b\nc"}'),
     "headers with U+0000": headers_that("the character \\u0000", r'{"a": "b\u0000c"}'),
     "headers with half a pair": headers_that("half of a surrogate pair", r'{"a": "\ud800"}'),
-    "headers not ASCII": headers_that(ARRIVES, '{"größe-€": "\U0001f600"}', NATS_NAME, **{"größe-€": "\U0001f600"}),
+    "headers not ASCII": headers_that(ARRIVES, '{"größe-€": "\U0001f600"}', NAMES, **{"größe-€": "\U0001f600"}),
     "header values not ASCII": headers_that(ARRIVES, '{"a": "\U0001f600"}', a="\U0001f600"),
-    "headers without a name": headers_that(ARRIVES, '{"": "x"}', NATS_NAME, **{"": "x"}),
+    "headers without a name": headers_that(ARRIVES, '{"": "x"}', NAMES, **{"": "x"}),
 
     "topic empty": Kind({"topic": ""}),
     "topic unknown": Kind({"topic": "unknown"}, **NO_TOPIC),
@@ -148,14 +151,14 @@ class BrokerSink:
     """A server of the conformance suite."""
 
     topics = {"nats": lambda place: place.subject, "rabbitmq": lambda place: "order.changed",
-              "redis": lambda place: place.stream}
+              "redis": lambda place: place.stream, "webhook": lambda place: "order.changed"}
 
     def __init__(self, destination):
         self.place = destination.fresh()
         self.outcome, self.topic = destination.name, self.topics[destination.name](self.place)
         self.settings = self.place.sink()
         # NATS and AMQP have nothing that is no payload.
-        self.null = None if self.outcome == "redis" else b""
+        self.null = None if self.outcome in ("redis", "webhook") else b""
         if self.outcome == "redis":
             self.place.drop_all_streams()
 
@@ -395,6 +398,7 @@ def is_settled(database, sink, policy):
     ("store elsewhere", "wal", "dead_letter"), ("file", "dispatcher", "block"),
     ("nats", "advisory", "dead_letter"), ("nats", "wal", "block"), ("rabbitmq", "advisory", "block"),
     ("rabbitmq", "shards", "dead_letter"), ("redis", "advisory", "dead_letter"), ("redis", "dispatcher", "block"),
+    ("webhook", "advisory", "block"), ("webhook", "wal", "dead_letter"),
 ])
 def test_a_bad_row_has_its_outcome_and_nothing_else_stops(outbox, make_sink, configure, start_relay, sink, reader, policy):
     sink = make_sink(sink)

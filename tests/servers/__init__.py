@@ -16,6 +16,7 @@ from .postgres import Postgres
 from .rabbitmq import RabbitMQ
 from .redis import Redis
 from .toxiproxy import Toxiproxy
+from .webhook import Webhook
 
 __all__ = ["Kafka", "Nats", "PgBouncer", "Postgres", "RabbitMQ", "Redis", "ServerError", "ServerMissing", "Toxiproxy",
-           "exit_on_signals", "servers_required"]
+           "Webhook", "exit_on_signals", "servers_required"]

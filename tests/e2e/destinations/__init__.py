@@ -9,6 +9,7 @@ from .postgres import PostgresDestination
 from .rabbitmq import RabbitMQDestination
 from .redis import RedisDestination
 from .stdout import StdoutDestination
+from .webhook import WebhookDestination
 
 DESTINATIONS = [
     KafkaDestination,
@@ -17,6 +18,7 @@ DESTINATIONS = [
     RabbitMQDestination,
     RedisDestination,
     StdoutDestination,
+    WebhookDestination,
 ]
 
 
