@@ -13,6 +13,7 @@
 #include "pg/table.h"
 #include "read/reader.h"
 #include "relay/route.h"
+#include "sink/branch_check.h"
 #include "sink/sink.h"
 
 #define JSON_CEILING (16 << 20)
@@ -124,6 +125,27 @@ static void check_sink(struct check *c, const struct sink_config *config, struct
 		finding_add(&c->findings, FINDING_OK, NULL, "sink %s: ready", config->name);
 }
 
+static void left_over(void *arg, const char *table, long rows)
+{
+	struct check *c = arg;
+
+	finding_add(&c->findings, FINDING_WARN, BRANCH_LEFT_OVER_HINT,
+		    "table %s has %s%ld rows of a branch that the settings no longer have, and nobody publishes them", table,
+		    rows == BRANCH_COUNTED_MAX ? "at least " : "", rows);
+}
+
+static void check_branches(struct check *c, const struct outbox_config *outbox)
+{
+	struct error err;
+
+	if (!c->conn || outbox->parent)
+		return;
+	if (outbox->n_branches > 0)
+		branch_check_tables(c->conn, outbox, &c->findings);
+	if (!branch_find_left_over(c->conn, outbox, left_over, c, &err))
+		failed(c, &err);
+}
+
 static void check_outbox(struct check *c, const struct outbox_config *outbox)
 {
 	struct route *route;
@@ -139,6 +161,7 @@ static void check_outbox(struct check *c, const struct outbox_config *outbox)
 	check_table(c, outbox, route);
 	for (size_t i = 0; i < outbox->n_sinks; i++)
 		check_sink(c, &outbox->sinks[i], route);
+	check_branches(c, outbox);
 	route_free(route);
 }
 

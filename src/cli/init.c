@@ -12,6 +12,7 @@
 #include "pg/install.h"
 #include "read/lean_install.h"
 #include "read/reader.h"
+#include "sink/branch_plan.h"
 
 static size_t lines_printed;
 
@@ -42,10 +43,38 @@ static char *reader_sql(const struct outbox_config *outbox, const char *role)
 	_cleanup_(mem_freep) char *quoted = NULL, *literal = NULL, *role_literal = role ? install_literal(role) : NULL;
 	struct error reported_later;
 
-	if (!reader->install_sql || !pg_quote_qualified(NULL, outbox->table, &quoted, &reported_later))
+	_cleanup_(mem_freep) char *own = NULL, *grant = NULL, *id = install_literal(outbox->columns.id.name);
+
+	if (!pg_quote_qualified(NULL, outbox->table, &quoted, &reported_later))
 		return NULL;
 	literal = install_literal(quoted);
-	return reader->install_sql(outbox, literal, role_literal);
+	own = reader->install_sql ? reader->install_sql(outbox, literal, role_literal) : NULL;
+	/* Rows are locked while they move to branches. */
+	if (outbox->n_branches > 0 && role)
+		grant = mem_printf("SELECT postrider.grant_locking(%s::pg_catalog.regclass, %s, %s)", literal, role_literal, id);
+	if (own && grant)
+		return mem_printf("%s UNION ALL %s", own, grant);
+	return own ? TAKE_PTR(own) : TAKE_PTR(grant);
+}
+
+/* The table of a branch. */
+static char *branch_sql(const struct outbox_config *outbox)
+{
+	_cleanup_(mem_freep) char *quoted = NULL, *parent = NULL, *schema = NULL, *table = NULL, *name = NULL;
+	_cleanup_(mem_freep) char *id = install_literal(outbox->columns.id.name);
+	_cleanup_(mem_freep) char *key = install_literal(outbox->columns.entity_id.name);
+	_cleanup_(mem_freep) char *own = NULL, *own_literal = NULL;
+	struct error reported_later;
+
+	if (!outbox->parent || !pg_quote_qualified(NULL, outbox->parent->table, &quoted, &reported_later) ||
+	    !pg_split_qualified(outbox->table, &schema, &table, &reported_later))
+		return NULL;
+	own = branch_own_columns(outbox->parent);
+	parent = install_literal(quoted);
+	name = install_literal(table);
+	own_literal = install_literal(own);
+	return mem_printf("SELECT postrider.make_branch(%s::pg_catalog.regclass, %s, %s, %s, %s)", parent, name, id, key,
+			  own_literal);
 }
 
 static char *lean_sql(const struct outbox_config *outbox, const char *role)
@@ -84,7 +113,8 @@ static struct install_outbox *choose_outboxes(const struct config *config, const
 		chosen[i] = (struct install_outbox){
 			.table = outbox->table,
 			.scheduled = outbox->columns.scheduled_for.name,
-			.create = wants_recommended_table(outbox),
+			.create = !outbox->parent && wants_recommended_table(outbox),
+			.branch_sql = branch_sql(outbox),
 			.reader_sql = reader_sql(outbox, role),
 			.lean_sql = lean_sql(outbox, role),
 		};
@@ -200,6 +230,7 @@ static bool carry_out(const struct cli *cli, const struct config *config, struct
 		       print_sql(config, &plan, !existing, err) :
 		       install(config, &plan, !existing, cli_value(cli, "recreate-slot") != NULL, err);
 	for (size_t i = 0; i < plan.n_outboxes; i++) {
+		free(outboxes[i].branch_sql);
 		free(outboxes[i].reader_sql);
 		free(outboxes[i].lean_sql);
 	}
@@ -243,6 +274,8 @@ const struct command command_init = {
 		"settings file). A table that is there already keeps its columns and rows: it gets a number\n"
 		"in postrider.outbox, a sequence as its bell, and one trigger that wakes the relay. Says what\n"
 		"it did, a line each; a second run does nothing.\n\n"
+		"The tables of branches are made from that of their outbox; columns that it has got since are\n"
+		"added to them.\n\n"
 		"Run it as the owner of the tables. --role names the role that the relay connects as.\n\n"
 		"For the reader wal it makes a publication and a replication slot, and lists the rows that\n"
 		"are in the table by then, which are published first. That needs wal_level = logical and a\n"

@@ -89,6 +89,8 @@ static bool choose_outbox(struct replay_job *c)
 		return wrong("the settings have several outboxes: say which one with --outbox");
 	if (!found)
 		return wrong("the settings have no such outbox as --outbox says");
+	if (found->n_branches > 0)
+		return wrong("this outbox has branches, and its rows were not published from here: replay a branch, such as --outbox NAME.BRANCH");
 	replayer_settings(found, cli_value(c->cli, "topic"), &c->outbox);
 	return true;
 }

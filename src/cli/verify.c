@@ -190,7 +190,7 @@ static bool check_topic(const struct verify *v, struct error *err)
 	error_set(err, ERROR_CONFIG, "by the route of outbox %s, no row of %s goes to topic %s", v->outbox->name,
 		  v->table, v->only_topic);
 	return error_hint(err, "--topic chooses rows; to look for all of them in another topic, use --set"
-			  " outboxes.%s.route.topic=TOPIC", v->outbox->name);
+			  " outboxes.%s.route.topic=TOPIC", outbox_path(v->outbox));
 }
 
 static bool read_tables(struct verify *v, PGconn *conn, struct error *err)

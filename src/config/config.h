@@ -166,6 +166,13 @@ struct webhook_config {
 	char *tls_key_file;
 };
 
+struct outbox_config;
+
+/* The sink of an outbox that has branches. Not a user's to name. */
+struct branches_config {
+	const struct outbox_config *outbox;
+};
+
 struct sink_config {
 	char *type;                     /* name of a sink driver */
 	char *name;                     /* for logs; the type unless set */
@@ -177,6 +184,7 @@ struct sink_config {
 	struct redis_config redis;
 	struct stdout_config std;
 	struct webhook_config webhook;
+	struct branches_config branches;
 	const struct database_config *outbox_database;
 };
 
@@ -213,9 +221,26 @@ struct shards_config {
 	char *own;                      /* "0-3,8": those of this node, where assignment is static */
 };
 
+/* Which rows a branch takes: those that fit all of this. Patterns as in base/glob.h; "" : any. */
+struct only_config {
+	char *event_type;
+	char *topic;
+	struct config_map headers;      /* name to pattern */
+};
+
+/* The column of a branch's table that says in which order rows came. */
+#define BRANCH_ORDER_COLUMN "branch_position"
+
+/* An outbox with branches is expanded when it is loaded: itself, whose only sink moves rows into the tables of its branches,
+ * and behind it an outbox for each branch, with what the branch does not say for itself taken from the first. */
 struct outbox_config {
-	char *name;
+	char *name;                     /* "orders"; of a branch "orders.search" */
+	char *path;                     /* of a branch, where its settings stand: "orders.branches.search"; see outbox_path */
 	char *where;
+	const struct outbox_config *parent;     /* of a branch; NULL for all others */
+	struct only_config only;                /* the same */
+	const struct outbox_config *branches;   /* the first of them */
+	size_t n_branches;
 	char *table;                    /* schema.table */
 	enum outbox_preset preset;
 	char *reader;                   /* name of a reader driver */
@@ -241,6 +266,12 @@ struct outbox_config {
 	struct sink_config *sinks;
 	size_t n_sinks;
 };
+
+/* What stands behind "outboxes." in the names of its settings. */
+static inline const char *outbox_path(const struct outbox_config *o)
+{
+	return o->path ? o->path : o->name;
+}
 
 struct config {
 	char *file;                     /* NULL when no file was read */

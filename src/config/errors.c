@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 
@@ -21,6 +22,18 @@ static char *printable(char *text)
 	return text;
 }
 
+static bool is_told(const struct config_errors *errors, const char *where, const char *message)
+{
+	for (size_t i = 0; i < errors->count; i++) {
+		const struct config_error *e = &errors->items[i];
+
+		if (strcmp(e->message, message) == 0 && (where ? e->where && strcmp(e->where, where) == 0 : !e->where))
+			return true;
+	}
+	return false;
+}
+
+/* Once is enough: a setting that branches have from their outbox is wrong for all of them. */
 void config_errors_add(struct config_errors *errors, enum config_severity severity, const char *where, const char *fmt,
 		       ...)
 {
@@ -28,13 +41,15 @@ void config_errors_add(struct config_errors *errors, enum config_severity severi
 	struct config_error *e;
 	va_list ap;
 
+	va_start(ap, fmt);
+	vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	if (is_told(errors, where, message))
+		return;
 	if (severity == CONFIG_ERROR)
 		errors->failures++;
 	if (errors->count == ERRORS_MAX)
 		return;
-	va_start(ap, fmt);
-	vsnprintf(message, sizeof(message), fmt, ap);
-	va_end(ap);
 	errors->items = mem_resize(errors->items, (errors->count + 1) * sizeof(*errors->items));
 	e = &errors->items[errors->count++];
 	*e = (struct config_error){ severity, printable(mem_strdup(where)), printable(mem_strdup(message)) };

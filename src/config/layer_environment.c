@@ -62,7 +62,7 @@ static void set_well_known(struct loader *l, const struct option *o)
 	for (size_t i = 0; value && i < l->n_places; i++) {
 		struct place *p = &l->places[i];
 
-		if (p->scope == SCOPE_OUTBOX && !place_set(l, p, o, value, o->variable, NULL))
+		if (place_is_outbox(p) && !place_set(l, p, o, value, o->variable, NULL))
 			return; /* wrong for one is wrong for all: say it once */
 	}
 }

@@ -25,7 +25,8 @@ static void complain_kind(struct loader *l, const struct tree *node, const char 
 static bool is_inner_place(const struct place *p, const char *path)
 {
 	return (p->scope == SCOPE_PROCESS && strcmp(path, "outboxes") == 0) ||
-	       (p->scope == SCOPE_OUTBOX && strcmp(path, "sinks") == 0);
+	       (place_is_outbox(p) && strcmp(path, "sinks") == 0) ||
+	       (p->scope == SCOPE_OUTBOX && strcmp(path, "branches") == 0);
 }
 
 static bool has_options_below(const struct place *p, const char *path)
@@ -72,8 +73,10 @@ static size_t list_keys(const struct place *p, const char *prefix, char **keys)
 	}
 	if (len == 0 && p->scope == SCOPE_PROCESS)
 		keys[n++] = mem_strdup("outboxes");
-	if (len == 0 && p->scope == SCOPE_OUTBOX)
+	if (len == 0 && place_is_outbox(p))
 		keys[n++] = mem_strdup("sinks");
+	if (len == 0 && p->scope == SCOPE_OUTBOX)
+		keys[n++] = mem_strdup("branches");
 	return n;
 }
 
@@ -81,7 +84,7 @@ static void complain_unknown(struct loader *l, const struct place *p, const stru
 {
 	_cleanup_(buf_release) struct buf b = { .ceiling = 4000 };
 	_cleanup_(buf_release) struct buf owners = { .ceiling = 1000 };
-	_cleanup_(mem_freep) char **keys = mem_new_array(char *, option_count + 1);
+	_cleanup_(mem_freep) char **keys = mem_new_array(char *, option_count + 2);
 	size_t n;
 
 	if (p->scope == SCOPE_SINK)
@@ -184,12 +187,15 @@ static void walk(struct loader *l, struct place *p, const struct tree *node, con
 static void check_shape(struct loader *l, const struct place *p)
 {
 	const struct tree *outboxes = p->scope == SCOPE_PROCESS ? tree_child(p->node, "outboxes") : NULL;
-	const struct tree *sinks = p->scope == SCOPE_OUTBOX ? tree_child(p->node, "sinks") : NULL;
+	const struct tree *sinks = place_is_outbox(p) ? tree_child(p->node, "sinks") : NULL;
+	const struct tree *branches = p->scope == SCOPE_OUTBOX ? tree_child(p->node, "branches") : NULL;
 
 	if (outboxes && outboxes->kind != TREE_MAPPING && !outboxes->null)
 		complain_kind(l, outboxes, "`outboxes`", "a mapping of names to outboxes");
 	if (sinks && sinks->kind != TREE_LIST && !sinks->null)
 		complain_kind(l, sinks, "`sinks`", "a list, which begins with `- type: …`");
+	if (branches && branches->kind != TREE_MAPPING && !branches->null)
+		complain_kind(l, branches, "`branches`", "a mapping of names to branches");
 }
 
 void layer_file(struct loader *l)
@@ -197,6 +203,7 @@ void layer_file(struct loader *l)
 	static const char *const names[] = {
 		[SCOPE_PROCESS] = "a settings file",
 		[SCOPE_OUTBOX] = "an outbox",
+		[SCOPE_BRANCH] = "a branch",
 		[SCOPE_SINK] = "a sink",
 	};
 

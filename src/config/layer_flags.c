@@ -103,7 +103,7 @@ static void complain_unknown(struct loader *l, const struct place *p, const char
 		complain_no_outbox(l, outbox, where);
 		return;
 	}
-	if (p->scope == SCOPE_OUTBOX && sink) {
+	if (place_is_outbox(p) && sink) {
 		complain_no_sink(l, p->outbox, where);
 		return;
 	}

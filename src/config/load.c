@@ -45,14 +45,14 @@ static void set_default(const struct option *o, void *object, const char *text)
 		abort();
 }
 
-static void set_defaults(const struct place *p)
+void place_set_defaults(enum option_scope scope, void *object)
 {
 	for (size_t i = 0; i < option_count; i++) {
 		/* A sink gets those of all types, so that no text in it is NULL. */
-		bool sink = p->scope == SCOPE_SINK && option_sink_type(options[i].scope);
+		bool sink = scope == SCOPE_SINK && option_sink_type(options[i].scope);
 
-		if (sink || option_applies(&options[i], p->scope, NULL))
-			set_default(&options[i], p->object, options[i].fallback);
+		if (sink || option_applies(&options[i], scope, NULL))
+			set_default(&options[i], object, options[i].fallback);
 	}
 }
 
@@ -78,14 +78,16 @@ static bool load(struct loader *l, struct config **ret)
 	l->config->file = mem_strdup(l->file);
 	places_build(l);
 	for (size_t i = 0; i < l->n_places; i++) {
-		set_defaults(&l->places[i]);
+		place_set_defaults(l->places[i].scope, l->places[i].object);
 		if (l->places[i].scope == SCOPE_OUTBOX)
 			set_preset(l, &l->places[i]);
 	}
 	layer_file(l);
 	layer_environment(l);
 	layer_flags(l);
+	branches_inherit(l);
 	rules_apply(l);
+	branches_expand(l);
 	places_release(l);
 	if (l->errors->failures > 0) {
 		config_free(l->config);
@@ -173,8 +175,10 @@ static void outbox_release(struct outbox_config *o)
 		free(o->sinks[i].where);
 	}
 	release_scope(o, SCOPE_OUTBOX);
+	release_scope(o, SCOPE_BRANCH);
 	free(o->sinks);
 	free(o->name);
+	free(o->path);
 	free(o->where);
 }
 

@@ -33,6 +33,7 @@ static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-5
 
 #define STRUCT_PROCESS struct config
 #define STRUCT_OUTBOX struct outbox_config
+#define STRUCT_BRANCH struct outbox_config
 #define STRUCT_SINK struct sink_config
 #define STRUCT_KAFKA struct sink_config
 #define STRUCT_NATS struct sink_config
@@ -72,6 +73,11 @@ const struct option_section option_sections[] = {
 	  "exist, and one that is only a default may be missing, except for the id, the entity and the payload." },
 	{ SCOPE_OUTBOX, "route.", "From a row to a message",
 	  "Templates take the value of a column by its name in braces: `outbox.event.{entity_type}`." },
+	{ SCOPE_BRANCH, "only.", "Branches",
+	  "An outbox has `sinks` or `branches`. Branches have names, as outboxes do, and go on without waiting for each other: each "
+	  "has `sinks` of its own, takes the rows that `only` lets through, and may have any other setting of an outbox, which "
+	  "counts instead of that of its outbox. Settings of the table (`table`, `preset`, `order_by`, `columns`) are the outbox's "
+	  "alone; `published`, `retention`, `wal.slot` and `wal.publication` are each one's own. docs/fan-out.md explains." },
 	{ SCOPE_SINK, "", "Sinks",
 	  "Where the messages go, in this order: a row is settled when all sinks of its outbox have it." },
 	{ SCOPE_KAFKA, "", "Sinks of type kafka", "" },
@@ -92,6 +98,7 @@ static const struct {
 } scopes[] = {
 	[SCOPE_PROCESS] = { "", NULL },
 	[SCOPE_OUTBOX] = { "outboxes.<name>.", NULL },
+	[SCOPE_BRANCH] = { "outboxes.<name>.branches.<name>.", NULL },
 	[SCOPE_SINK] = { "outboxes.<name>.sinks.<n>.", NULL },
 	[SCOPE_KAFKA] = { "outboxes.<name>.sinks.<n>.", "kafka" },
 	[SCOPE_NATS] = { "outboxes.<name>.sinks.<n>.", "nats" },
@@ -121,7 +128,7 @@ bool option_applies(const struct option *o, enum option_scope scope, const char 
 	const char *only = scopes[o->scope].sink_type;
 
 	if (!only)
-		return o->scope == scope;
+		return o->scope == scope || (scope == SCOPE_BRANCH && o->scope == SCOPE_OUTBOX);
 	return scope == SCOPE_SINK && sink_type && strcmp(only, sink_type) == 0;
 }
 

@@ -13,7 +13,8 @@
 /* Whose setting it is, which is also the struct it is stored in. */
 enum option_scope {
 	SCOPE_PROCESS,                  /* struct config */
-	SCOPE_OUTBOX,                   /* struct outbox_config */
+	SCOPE_OUTBOX,                   /* struct outbox_config, of a branch too */
+	SCOPE_BRANCH,                   /* struct outbox_config, of a branch alone */
 	SCOPE_SINK,                     /* struct sink_config, whatever its type */
 	SCOPE_KAFKA,                    /* struct sink_config, for one type of sink only */
 	SCOPE_NATS,
@@ -74,7 +75,7 @@ extern const size_t option_section_count;
 /* The type of sink that a scope belongs to, or NULL where it belongs to all or to none. */
 const char *option_sink_type(enum option_scope scope);
 bool option_knows_sink(const char *sink_type);  /* NULL: no */
-/* Is this a setting of an object of `scope` (process, outbox, sink), which for sinks is of type `sink_type`? */
+/* Is this a setting of an object of `scope` (process, outbox, branch, sink), which for sinks is of type `sink_type`? */
 bool option_applies(const struct option *o, enum option_scope scope, const char *sink_type);
 const struct option *option_find(enum option_scope scope, const char *sink_type, const char *key);
 /* The part of the key behind the section's prefix, or NULL when the option belongs to another section. */

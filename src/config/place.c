@@ -11,6 +11,7 @@
 enum {
 	OUTBOXES_MAX = 64,
 	SINKS_MAX = 16,
+	BRANCHES_MAX = 16,
 };
 
 static const char *const default_outbox = "outbox";
@@ -91,50 +92,88 @@ static void add_sinks(struct loader *l, struct outbox_config *outbox, const char
 	}
 }
 
-static void add_outbox(struct loader *l, struct outbox_config *outbox, const char *name, const struct tree *node)
+/* Takes `name` and `path`. */
+static void add_outbox(struct loader *l, enum option_scope scope, struct outbox_config *outbox, char *name, char *path,
+		       const struct tree *node)
 {
-	char *path = mem_printf("outboxes.%s", name);
-	struct place *p = add_place(l, SCOPE_OUTBOX, path, outbox);
+	struct place *p = add_place(l, scope, path, outbox);
 
-	outbox->name = mem_strdup(name);
+	outbox->name = name;
 	outbox->where = node_where(l, node);
 	p->outbox = outbox;
 	p->node = node;
 	add_sinks(l, outbox, path, tree_child(node, "sinks"));
 }
 
-/* The outboxes of the file that deserve to be looked at. */
-static size_t pick_outboxes(const struct tree *outboxes, const struct tree **picked)
+/* The outboxes of the file, or the branches of one, that deserve to be looked at. */
+static size_t pick(const struct tree *mapping, const struct tree **picked, size_t max)
 {
 	size_t n = 0;
 
-	if (!outboxes || outboxes->kind != TREE_MAPPING)
+	if (!mapping || mapping->kind != TREE_MAPPING)
 		return 0;
-	for (size_t i = 0; i < outboxes->n_children && n < OUTBOXES_MAX; i++) {
-		if (!tree_is_repeated(outboxes, outboxes->children[i]))
-			picked[n++] = outboxes->children[i];
+	for (size_t i = 0; i < mapping->n_children && n < max; i++) {
+		if (!tree_is_repeated(mapping, mapping->children[i]))
+			picked[n++] = mapping->children[i];
 	}
 	return n;
+}
+
+static void complain_too_many(struct loader *l, const struct tree *mapping, size_t max, const char *whose, const char *what)
+{
+	_cleanup_(mem_freep) char *where = NULL;
+
+	if (!mapping || mapping->n_children <= max)
+		return;
+	where = node_where(l, mapping);
+	config_errors_add(l->errors, CONFIG_ERROR, where, "%s may have %zu %s at most", whose, max, what);
+}
+
+static size_t count_branches(const struct tree *outbox)
+{
+	const struct tree *ignored[BRANCHES_MAX];
+
+	return pick(tree_child(outbox, "branches"), ignored, BRANCHES_MAX);
+}
+
+/* They stand right behind their outbox. */
+static void add_branches(struct loader *l, struct outbox_config *outbox, const struct tree *node)
+{
+	const struct tree *branches = tree_child(node, "branches"), *picked[BRANCHES_MAX];
+
+	outbox->n_branches = pick(branches, picked, BRANCHES_MAX);
+	outbox->branches = outbox->n_branches > 0 ? outbox + 1 : NULL;
+	for (size_t i = 0; i < outbox->n_branches; i++) {
+		struct outbox_config *branch = outbox + 1 + i;
+
+		branch->parent = outbox;
+		branch->path = mem_printf("%s.branches.%s", outbox->name, picked[i]->key);
+		add_outbox(l, SCOPE_BRANCH, branch, mem_printf("%s.%s", outbox->name, picked[i]->key),
+			   mem_printf("outboxes.%s", branch->path), picked[i]);
+	}
+	complain_too_many(l, branches, BRANCHES_MAX, "an outbox", "branches");
 }
 
 void places_build(struct loader *l)
 {
 	const struct tree *outboxes = tree_child(l->root, "outboxes");
-	const struct tree *picked[OUTBOXES_MAX];
+	const struct tree *picked[OUTBOXES_MAX] = { NULL };
+	size_t n = l->root ? pick(outboxes, picked, OUTBOXES_MAX) : 1;
 	struct config *c = l->config;
-	struct place *process = add_place(l, SCOPE_PROCESS, mem_strdup(""), c);
+	struct outbox_config *next;
 
-	process->node = l->root;
-	c->n_outboxes = l->root ? pick_outboxes(outboxes, picked) : 1;
-	c->outboxes = mem_new_array(struct outbox_config, c->n_outboxes);
-	for (size_t i = 0; i < c->n_outboxes; i++)
-		add_outbox(l, &c->outboxes[i], l->root ? picked[i]->key : default_outbox, l->root ? picked[i] : NULL);
-	if (outboxes && outboxes->n_children > OUTBOXES_MAX) {
-		_cleanup_(mem_freep) char *where = node_where(l, outboxes);
+	add_place(l, SCOPE_PROCESS, mem_strdup(""), c)->node = l->root;
+	for (size_t i = 0; i < n; i++)
+		c->n_outboxes += 1 + count_branches(picked[i]);
+	next = c->outboxes = mem_new_array(struct outbox_config, c->n_outboxes);
+	for (size_t i = 0; i < n; i++) {
+		const char *name = l->root ? picked[i]->key : default_outbox;
 
-		config_errors_add(l->errors, CONFIG_ERROR, where, "a process may have %d outboxes at most",
-				  OUTBOXES_MAX);
+		add_outbox(l, SCOPE_OUTBOX, next, mem_strdup(name), mem_printf("outboxes.%s", name), picked[i]);
+		add_branches(l, next, picked[i]);
+		next += 1 + next->n_branches;
 	}
+	complain_too_many(l, outboxes, OUTBOXES_MAX, "a process", "outboxes");
 }
 
 void places_release(struct loader *l)

@@ -8,8 +8,8 @@
 #include "config/tree.h"
 
 struct place {
-	enum option_scope scope;        /* SCOPE_PROCESS, SCOPE_OUTBOX or SCOPE_SINK */
-	char *path;                     /* "", "outboxes.orders", "outboxes.orders.sinks.0" */
+	enum option_scope scope;        /* SCOPE_PROCESS, SCOPE_OUTBOX, SCOPE_BRANCH or SCOPE_SINK */
+	char *path;                     /* "", "outboxes.orders", "outboxes.orders.branches.search", "outboxes.orders.sinks.0" */
 	void *object;                   /* the struct of its scope, inside of loader.config */
 	struct outbox_config *outbox;   /* itself or the sink's; NULL for the process */
 	const struct tree *node;        /* its part of the file, NULL when it has none */
@@ -31,6 +31,12 @@ struct loader {
 void places_build(struct loader *l);
 void places_release(struct loader *l);
 const struct place *place_of(const struct loader *l, const void *object);
+static inline bool place_is_outbox(const struct place *p)
+{
+	return p->scope == SCOPE_OUTBOX || p->scope == SCOPE_BRANCH;
+}
+/* Every option of an object of this scope as if nobody had said anything. */
+void place_set_defaults(enum option_scope scope, void *object);
 
 /* "a.b-c" to "POSTRIDER_A_B_C"; the caller frees. */
 char *place_variable(const char *path, const char *key);
@@ -60,7 +66,20 @@ const char *layer_peek(const struct loader *l, const char *place_path, const str
 /* "; did you mean `x`?" or, when nothing is near, "; known are a, b". */
 void layer_add_hint(struct buf *b, const char *word, const char *const *known, size_t n);
 
+/* Branches: what they do not say for themselves they have from their outbox. After all sources, before the rules. */
+void branches_inherit(struct loader *l);
+/* The rules of one outbox with branches, and of one branch. */
+void branches_check(struct loader *l, const struct outbox_config *o);
+void branch_check(struct loader *l, const struct outbox_config *o);
+/* Makes of outboxes with branches what the relay runs: after the rules. */
+void branches_expand(struct loader *l);
+
 /* What no single value can be blamed for; fills in the defaults that depend on other settings. */
 void rules_apply(struct loader *l);
+
+/* Of outboxes, branches and sinks. */
+enum { NAME_MAX_BYTES = 40 };
+bool rules_is_name(const char *name);
+void rules_complain_name(struct loader *l, const char *where, const char *what, const char *name);
 
 #endif

@@ -9,8 +9,6 @@
 #include "config/shard_list.h"
 #include "config/value.h"
 
-enum { NAME_MAX_BYTES = 40 };
-
 /* A setting of a sink that means nothing without another one. */
 static const struct {
 	enum option_scope scope;
@@ -34,14 +32,14 @@ static const struct {
 	{ SCOPE_WEBHOOK, "tls_key_file", "tls_cert_file" },
 };
 
-static bool is_name(const char *name)
+bool rules_is_name(const char *name)
 {
 	size_t len = strlen(name);
 
 	return len > 0 && len <= NAME_MAX_BYTES && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len;
 }
 
-static void complain_name(struct loader *l, const char *where, const char *what, const char *name)
+void rules_complain_name(struct loader *l, const char *where, const char *what, const char *name)
 {
 	_cleanup_(buf_release) struct buf b = { .ceiling = 1000 };
 
@@ -117,8 +115,8 @@ static void check_sink(struct loader *l, const struct place *p, struct sink_conf
 	if (sink->name[0] == '\0') {
 		free(sink->name);
 		sink->name = mem_strdup(sink->type);
-	} else if (!is_name(sink->name)) {
-		complain_name(l, blame(p, "name", sink->where), "a sink", sink->name);
+	} else if (!rules_is_name(sink->name)) {
+		rules_complain_name(l, blame(p, "name", sink->where), "a sink", sink->name);
 	}
 	if (!check_driver(l, l->req->sinks, "sink of type", sink->type, blame(p, "type", sink->where)))
 		return;
@@ -221,20 +219,25 @@ static void check_outbox(struct loader *l, struct outbox_config *o)
 {
 	const struct place *p = place_of(l, o);
 
-	if (!is_name(o->name)) {
-		complain_name(l, o->where, "an outbox", o->name);
+	if (o->parent) {
+		branch_check(l, o);
+	} else if (!rules_is_name(o->name)) {
+		rules_complain_name(l, o->where, "an outbox", o->name);
 		return;
 	}
 	if (o->route.source[0] == '\0') {
 		free(o->route.source);
-		o->route.source = mem_printf("/postrider/%s", o->name);
+		o->route.source = mem_printf("/postrider/%s", o->parent ? o->parent->name : o->name);
 	}
 	check_batch(l, p, o);
 	check_driver(l, l->req->readers, "reader", o->reader, blame(p, "reader", o->where));
 	check_shards(l, p, o);
 	check_published(l, p, o);
 	check_failure(l, p, o);
-	check_has_sinks(l, p, o);
+	if (o->n_branches > 0)
+		branches_check(l, o);
+	else
+		check_has_sinks(l, p, o);
 	for (size_t i = 0; i < o->n_sinks; i++)
 		check_sink(l, place_of(l, &o->sinks[i]), &o->sinks[i]);
 	check_sink_names(l, o);

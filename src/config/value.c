@@ -152,6 +152,48 @@ bool value_set_pair(const struct option *o, void *object, const char *key, const
 	return true;
 }
 
+static void copy_pairs(const struct option *o, const struct config_map *from, void *to)
+{
+	const struct config_map *own = field(o, to);
+	size_t n_own = own->count;
+	struct error impossible;
+
+	for (size_t i = 0; i < from->count; i++) {
+		bool has = false;
+
+		for (size_t k = 0; k < n_own && !has; k++)
+			has = strcmp(own->pairs[k].key, from->pairs[i].key) == 0;
+		if (!has)
+			value_set_pair(o, to, from->pairs[i].key, from->pairs[i].value, from->pairs[i].where, &impossible);
+	}
+}
+
+void value_copy(const struct option *o, const void *from, void *to)
+{
+	const struct column_config *column;
+
+	switch (o->type) {
+	case OPTION_TEXT:
+		replace_text(field(o, to), *(char *const *)field(o, from));
+		break;
+	case OPTION_COLUMN:
+		column = field(o, from);
+		replace_text(&((struct column_config *)field(o, to))->name, column->name);
+		replace_text(&((struct column_config *)field(o, to))->where, column->where);
+		break;
+	case OPTION_MAP:
+		copy_pairs(o, field(o, from), to);
+		break;
+	case OPTION_INTEGER:
+	case OPTION_BOOLEAN:
+	case OPTION_DURATION:
+	case OPTION_SIZE:
+	case OPTION_WORD:
+		memcpy(field(o, to), field(o, from), o->size);
+		break;
+	}
+}
+
 const char *value_text(const struct option *o, const void *object)
 {
 	return *(char *const *)field(o, object); /* the name is a column's first member */

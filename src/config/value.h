@@ -14,6 +14,8 @@ bool value_set(const struct option *o, void *object, const char *text, const cha
 /* Adds to a map, or replaces the value of a key that it has. */
 bool value_set_pair(const struct option *o, void *object, const char *key, const char *text, const char *where,
 		    struct error *err);
+/* From one object of its scope to another. What a map of the second has already it keeps, in front. */
+void value_copy(const struct option *o, const void *from, void *to);
 /* The text of an OPTION_TEXT or OPTION_COLUMN. */
 const char *value_text(const struct option *o, const void *object);
 void value_release(const struct option *o, void *object);

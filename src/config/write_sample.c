@@ -39,6 +39,9 @@ static const struct part {
 	{ SCOPE_REDIS, "", "      #- type: redis\n", "      ", "      #  " },
 	{ SCOPE_STDOUT, "", "      #- type: stdout\n", "      ", "      #  " },
 	{ SCOPE_WEBHOOK, "", "      #- type: webhook\n", "      ", "      #  " },
+	{ SCOPE_BRANCH, "only.",
+	  "  #shop:\n  #  table: public.shop_outbox\n  #  branches:\n  #    search:\n  #      sinks:\n  #        - type: stdout\n"
+	  "  #      only:\n", "  ", "  #        " },
 };
 
 /* YAML would take these for something else than text. */

@@ -161,7 +161,11 @@ static bool run_outbox(PGconn *conn, const struct install_outbox *outbox, const 
 {
 	_cleanup_(outbox_sql_release) struct outbox_sql sql = { 0 };
 
-	if (!make_sql(outbox, role, &sql, err) || !ensure_table(conn, outbox, &sql, done, err))
+	if (!make_sql(outbox, role, &sql, err))
+		return false;
+	if (outbox->branch_sql && !run_lines(conn, "make the table of a branch", outbox->branch_sql, done, err))
+		return error_prefix(err, "%s", outbox->table);
+	if (!ensure_table(conn, outbox, &sql, done, err))
 		return false;
 	if ((outbox->create && !run_lines(conn, "index the table", sql.index, done, err)) ||
 	    !run_lines(conn, "attach the table", sql.attach, done, err) ||
@@ -215,6 +219,8 @@ bool install_print(const struct install_plan *plan, FILE *out, struct error *err
 
 		if (!make_sql(&plan->outboxes[i], plan->role, &sql, err))
 			return false;
+		if (plan->outboxes[i].branch_sql)
+			print_statement(out, plan->outboxes[i].branch_sql);
 		if (plan->outboxes[i].create) {
 			print_statement(out, sql.create);
 			print_statement(out, sql.index);

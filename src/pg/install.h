@@ -13,6 +13,7 @@
 struct install_outbox {
 	const char *table;              /* schema.table */
 	const char *scheduled;          /* the column of schedules, if the table has it; "": none is */
+	char *branch_sql;               /* makes the table of a branch; returns lines; NULL: it is none */
 	char *reader_sql;               /* what its reader wants besides; returns lines; NULL: nothing */
 	char *lean_sql;                 /* what becomes of published rows wants; the same */
 	bool create;                    /* make the recommended table where there is none; otherwise it must exist */

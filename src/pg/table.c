@@ -85,8 +85,9 @@ static bool place(struct error *err, const char *where)
 
 static bool missing_table(const struct outbox_config *outbox, struct error *err)
 {
-	error_set(err, ERROR_CONFIG, "outboxes.%s.table: there is no table %s", outbox->name, outbox->table);
-	error_hint(err, "run `postrider init` to create it, or name the table that you have");
+	error_set(err, ERROR_CONFIG, "outboxes.%s.table: there is no table %s", outbox_path(outbox), outbox->table);
+	error_hint(err, outbox->parent ? "run `postrider init` to create it" :
+					 "run `postrider init` to create it, or name the table that you have");
 	return place(err, outbox->where);
 }
 
@@ -97,7 +98,7 @@ static bool find_relation(struct lookup *l, struct error *err)
 	const char *kind;
 
 	if (!pg_split_qualified(l->outbox->table, &schema, &name, err)) {
-		error_prefix(err, "outboxes.%s.table", l->outbox->name);
+		error_prefix(err, "outboxes.%s.table", outbox_path(l->outbox));
 		return place(err, l->outbox->where);
 	}
 	if (!pg_query(l->conn, "look up the table",
@@ -110,7 +111,7 @@ static bool find_relation(struct lookup *l, struct error *err)
 		return missing_table(l->outbox, err);
 	kind = PQgetvalue(res, 0, 1);
 	if (!strchr("rp", kind[0])) {
-		error_set(err, ERROR_CONFIG, "outboxes.%s.table: %s is not a table", l->outbox->name, l->outbox->table);
+		error_set(err, ERROR_CONFIG, "outboxes.%s.table: %s is not a table", outbox_path(l->outbox), l->outbox->table);
 		error_hint(err, "name the table that rows are inserted into, not a view or foreign table");
 		return place(err, l->outbox->where);
 	}
@@ -163,15 +164,15 @@ static bool missing_column(const struct lookup *l, const char *key, const char *
 		buf_printf(&list, "%s%s", i ? ", " : "", known[i]);
 	}
 	nearest = suggest_nearest(name, known, (size_t)n);
-	error_set(err, ERROR_CONFIG, "outboxes.%s.%s: table %s has no column %s", l->outbox->name, key,
+	error_set(err, ERROR_CONFIG, "outboxes.%s.%s: table %s has no column %s", outbox_path(l->outbox), key,
 		  l->outbox->table, name);
 	if (strcmp(key, ROUTE_KEY) == 0)
 		error_hint(err, "templates may use its columns: %s", buf_str(&list));
 	else if (nearest)
-		error_hint(err, "set outboxes.%s.%s to %s perhaps; the columns are %s", l->outbox->name, key, nearest,
+		error_hint(err, "set outboxes.%s.%s to %s perhaps; the columns are %s", outbox_path(l->outbox), key, nearest,
 			   buf_str(&list));
 	else
-		error_hint(err, "set outboxes.%s.%s to one of its columns: %s", l->outbox->name, key, buf_str(&list));
+		error_hint(err, "set outboxes.%s.%s to one of its columns: %s", outbox_path(l->outbox), key, buf_str(&list));
 	return place(err, where ? where : l->outbox->where);
 }
 
@@ -198,7 +199,7 @@ static bool check_id(const struct outbox_config *outbox, const struct table *t, 
 
 	if (!id->nullable)
 		return true;
-	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.id: column %s of %s may be NULL", outbox->name, id->name,
+	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.id: column %s of %s may be NULL", outbox_path(outbox), id->name,
 		  outbox->table);
 	error_hint(err, "ALTER TABLE %s ALTER COLUMN %s SET NOT NULL;", t->name, id->quoted);
 	return place(err, where ? where : outbox->where);
@@ -243,12 +244,12 @@ static bool wrong_type_of_schedule(const struct lookup *l, struct error *err)
 	const struct table_column *c = &l->table->scheduled;
 	const char *where = l->outbox->columns.scheduled_for.where;
 
-	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.scheduled_for: column %s of %s is of type %s", l->outbox->name,
+	error_set(err, ERROR_CONFIG, "outboxes.%s.columns.scheduled_for: column %s of %s is of type %s", outbox_path(l->outbox),
 		  c->name, l->outbox->table, c->type);
 	error_hint(err, "it must be timestamptz: ALTER TABLE %s ALTER COLUMN %s TYPE timestamptz USING %s%s; or, if the column"
 			" means something else, set outboxes.%s.columns.scheduled_for: \"\"", l->table->name, c->quoted, c->quoted,
 		   strncmp(c->type, "timestamp", strlen("timestamp")) == 0 ? " AT TIME ZONE 'UTC'" : "::timestamptz",
-		   l->outbox->name);
+		   outbox_path(l->outbox));
 	return place(err, where ? where : l->outbox->where);
 }
 
@@ -307,14 +308,14 @@ static bool map_mark(struct lookup *l, struct error *err)
 	if (find_column(l, wanted->name, c) && strcmp(c->type, "timestamp with time zone") == 0 && c->nullable)
 		return true;
 	if (c->name) {
-		error_set(err, ERROR_CONFIG, "outboxes.%s.columns.published_at: column %s of %s is %s%s", l->outbox->name, c->name,
+		error_set(err, ERROR_CONFIG, "outboxes.%s.columns.published_at: column %s of %s is %s%s", outbox_path(l->outbox), c->name,
 			  l->outbox->table, c->type, c->nullable ? "" : " and NOT NULL");
 		error_hint(err, "it must be timestamptz, NULL until the row is published");
 	} else {
-		error_set(err, ERROR_CONFIG, "outboxes.%s.columns.published_at: table %s has no column %s", l->outbox->name,
+		error_set(err, ERROR_CONFIG, "outboxes.%s.columns.published_at: table %s has no column %s", outbox_path(l->outbox),
 			  l->outbox->table, wanted->name);
 		error_hint(err, "ALTER TABLE %s ADD COLUMN %s timestamptz; or set outboxes.%s.published to something else than mark",
-			   l->table->name, quoted, l->outbox->name);
+			   l->table->name, quoted, outbox_path(l->outbox));
 	}
 	return place(err, wanted->where ? wanted->where : l->outbox->where);
 }
@@ -341,7 +342,7 @@ static bool find_archive(struct lookup *l, struct error *err)
 	if (!pg_query(l->conn, "look up the archive", SELECT_ARCHIVE, 1, (const char *const[]){ oid }, &res, err))
 		return false;
 	if (PQntuples(res) == 0) {
-		error_set(err, ERROR_CONFIG, "outboxes.%s.published: table %s has no archive", l->outbox->name, l->outbox->table);
+		error_set(err, ERROR_CONFIG, "outboxes.%s.published: table %s has no archive", outbox_path(l->outbox), l->outbox->table);
 		error_hint(err, "run `postrider init`, which makes it");
 		return place(err, l->outbox->where);
 	}
@@ -476,7 +477,7 @@ bool table_check_marks(PGconn *conn, const struct outbox_config *outbox, const s
 	if (PQntuples(res) == 0)
 		return true;
 	error_set(err, ERROR_CONFIG, "outboxes.%s.published: rows of %s are marked when they are published, and with another way"
-		  " they would all be published again", outbox->name, t->name);
+		  " they would all be published again", outbox_path(outbox), t->name);
 	error_hint(err, "set `published: mark`; or DELETE FROM %s WHERE %s IS NOT NULL; and run `postrider init`", t->name,
 		   PQgetvalue(res, 0, 0));
 	return place(err, outbox->where);

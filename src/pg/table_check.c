@@ -94,7 +94,7 @@ static void check_readable(struct table_checks *k)
 			  k->table->order.quoted);
 	if (pg_query(k->conn, "sort", sort, 0, NULL, NULL, &err))
 		return;
-	fix_printf("set outboxes.%s.order_by to a column that says in which order rows were written", k->outbox->name);
+	fix_printf("set outboxes.%s.order_by to a column that says in which order rows were written", outbox_path(k->outbox));
 	report(k, FINDING_FAIL, fix, "rows cannot be put in order by %s and %s: %s", entity->name, k->table->order.name,
 	       err.message);
 }
@@ -119,7 +119,7 @@ static void check_uuid_order(struct table_checks *k)
 		return;
 	fix_printf("set outboxes.%s.order_by to a column that grows (an identity column, a version 7 uuid), or use a "
 		   "reader that follows commit order",
-		   k->outbox->name);
+		   outbox_path(k->outbox));
 	report(k, FINDING_WARN, fix,
 	       "%s is a random uuid, which says nothing about the order in which rows were written",
 	       k->table->order.name);
@@ -259,7 +259,7 @@ static void check_bell(struct table_checks *k)
 		return;
 	if (!is_true(res, 0)) {
 		fix_printf("postrider init --existing %s    (or set outboxes.%s.wakeup: off)", k->table->name,
-			   k->outbox->name);
+			   outbox_path(k->outbox));
 		report(k, FINDING_WARN, fix,
 		       "the trigger postrider_ring or its bell is missing, so rows wait for the next poll");
 	}

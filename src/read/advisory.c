@@ -237,6 +237,7 @@ const struct reader_driver reader_advisory = {
 	.open = advisory_open,
 	.close = advisory_close,
 	.identity = advisory_identity,
+	.carries_riders = true,
 	.session = advisory_session,
 	.holds_until = advisory_holds_until,
 	.begin = advisory_begin,

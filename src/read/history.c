@@ -64,7 +64,7 @@ static bool nothing_kept(const struct outbox_config *outbox, const char *schema,
 		  source == HISTORY_TABLE ? marks : no_archive, source == HISTORY_ANY ? ", and " : "",
 		  source == HISTORY_ANY ? marks : "");
 	return error_hint(err, "rows that are deleted when they are published are gone; to keep them from now on, set"
-			  " outboxes.%s.published to archive or to mark, and run `postrider init`", outbox->name);
+			  " outboxes.%s.published to archive or to mark, and run `postrider init`", outbox_path(outbox));
 }
 
 /* Where it is: *ret_source, and in *ret_table the name of the table, which the caller frees. */
@@ -118,7 +118,7 @@ static bool check_types(const struct history *h, const struct outbox_config *out
 	if (!f->types || h->table->columns[FIELD_EVENT_TYPE].name)
 		return true;
 	error_set(err, ERROR_CONFIG, "%s has no column that says of which type a row is", h->table->name);
-	return error_hint(err, "leave out --type, or set outboxes.%s.columns.event_type", outbox->name);
+	return error_hint(err, "leave out --type, or set outboxes.%s.columns.event_type", outbox_path(outbox));
 }
 
 static void build_where(PGconn *conn, struct history *h, const struct history_filter *f)

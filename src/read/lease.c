@@ -473,6 +473,7 @@ const struct reader_driver reader_lease = {
 	.open = lease_open,
 	.close = lease_close,
 	.identity = lease_identity,
+	.carries_riders = true,
 	.holds_until = lease_holds_until,
 	.beat_ms = lease_beat_ms,
 	.begin = lease_begin,

@@ -125,6 +125,7 @@ struct reader_driver {
 	bool settles_whole;             /* what was claimed together is settled together, because a transaction holds it */
 	bool takes_nameless;            /* rows without an entity are published too, though it keeps order */
 	bool rings_itself;              /* it hears of rows by itself, without NOTIFY: read/pool.h */
+	bool carries_riders;            /* see `identity`: outboxes with branches can be read with it */
 	bool ends_when_refused;         /* what is wrong with its objects (ERROR_CONFIG) ends the process at any time, not only at
 	                                 * first: to go on later would hide that something was lost */
 	uint32_t entities_max;          /* that one worker holds at a time; 0: as many as it likes */

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/macros.h"
 #include "base/mem.h"
@@ -178,7 +179,7 @@ bool settle_send(struct settle *s, struct pipeline *p, const struct exchange *x,
 	uint32_t results = 0;
 
 	if (x->rider.driver && x->n_done > 0 &&
-	    !x->rider.driver->ride(x->rider.sink, p->conn, x->done, x->n_done, &results, err))
+	    !x->rider.driver->ride(x->rider.sink, p->conn, x->done, x->n_done, s->by_key, &results, err))
 		return false;
 	pipeline_expect_guests(p, results);
 	/* What is settled here stands ahead of what is buried here, and does not pass it. */
@@ -194,13 +195,24 @@ static bool found_all(const struct settle *s, const PGresult *res)
 	return strtoul(PQcmdTuples((PGresult *)res), NULL, 10) == s->n_rows;
 }
 
+/* What a rider has against settling by address: see postrider.found_all. */
+static bool is_moved(const PGresult *res)
+{
+	const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+
+	return sqlstate && strcmp(sqlstate, "PR002") == 0;
+}
+
 bool settle_take(struct settle *s, struct pipeline *p, int statement, const PGresult *res, struct answer *answer)
 {
 	ExecStatusType status = PQresultStatus(res);
 
 	if (statement >= SETTLE_STATEMENTS || statement == PIPELINE_SYNC)
 		return false;
-	if (status == PGRES_FATAL_ERROR && answer->settled) {
+	if (status == PGRES_FATAL_ERROR && answer->settled && is_moved(res)) {
+		answer->settled = false;
+		s->by_key = true;
+	} else if (status == PGRES_FATAL_ERROR && answer->settled) {
 		pg_error(p->conn, res, p->statements[SETTLE_DELETE].doing, &answer->settle_error);
 		answer->settled = false;
 	}

@@ -246,6 +246,7 @@ const struct reader_driver reader_shards = {
 	.open = shards_open,
 	.close = shards_close,
 	.identity = shards_identity,
+	.carries_riders = true,
 	.keeps_order = shards_keep_order,
 	.install_sql = shards_install_sql,
 	.check = shards_check,

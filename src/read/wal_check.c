@@ -151,7 +151,7 @@ static void check_kept(struct wal_checks *k)
 		       is_true(res, KEPT_AT_RISK) ? "; it gives the slot up at one of the next checkpoints" : "");
 	if (is_true(res, KEPT_CEILING_LOW)) {
 		fix_printf("set outboxes.%s.wal.budget to less than %s, or raise max_slot_wal_keep_size",
-			   k->outbox->name, ceiling);
+			   outbox_path(k->outbox), ceiling);
 		report(k, FINDING_WARN, fix,
 		       "the server gives slot %s up when it would keep more than %s for it (max_slot_wal_keep_size),"
 		       " before wal.budget warns of anything", k->state.existing, ceiling);

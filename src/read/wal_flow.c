@@ -195,7 +195,7 @@ static bool has_schedule(const struct flow *f, struct error *err)
 		return true;
 	error_set(err, ERROR_CONFIG, "the log has no column %s of table %s", t->scheduled.name, t->name);
 	return error_hint(err, "it was dropped or renamed, or the publication has a list of columns without it: put it"
-			       " there, or set outboxes.%s.columns.scheduled_for: \"\"", f->env->outbox->name);
+			       " there, or set outboxes.%s.columns.scheduled_for: \"\"", outbox_path(f->env->outbox));
 }
 
 static bool take_data(struct flow *f, struct slice data, struct error *err)

@@ -36,7 +36,7 @@ bool wal_schedule_is_possible(const struct outbox_config *o, const struct table 
 	error_set(err, ERROR_CONFIG, "table %s has the column %s, and with published: keep nobody can tell which of"
 		  " its rows are still to come", t->name, t->scheduled.name);
 	return error_hint(err, "set outboxes.%s.published: delete; or, if no row is ever scheduled,"
-			       " outboxes.%s.columns.scheduled_for: \"\"", o->name, o->name);
+			       " outboxes.%s.columns.scheduled_for: \"\"", outbox_path(o), outbox_path(o));
 }
 
 int64_t wal_schedule_look_ms(const struct wal_schedule *s, bool told)

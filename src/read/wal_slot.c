@@ -7,7 +7,8 @@
 #include "pg/install.h"
 #include "read/wal_state.h"
 
-/* Slots have small letters, digits and underscores in their names, and outboxes may have a hyphen besides. */
+/* Slots have small letters, digits and underscores in their names, and outboxes may have a hyphen besides, and branches a
+ * dot. */
 static char *name_of(const char *chosen, const struct outbox_config *outbox)
 {
 	char *name;
@@ -16,7 +17,7 @@ static char *name_of(const char *chosen, const struct outbox_config *outbox)
 		return mem_strdup(chosen);
 	name = mem_printf(WAL_NAME_PREFIX "%s", outbox->name);
 	for (char *p = name; *p; p++)
-		if (*p == '-')
+		if (*p == '-' || *p == '.')
 			*p = '_';
 	return name;
 }

@@ -56,12 +56,15 @@ static void add_time(struct buf *json, const char *key, int64_t time_ms)
 
 static void add_sink(struct buf *json, const struct sink_config *config, struct sink_target *target)
 {
+	const struct sink_driver *driver = sink_driver_find(config->type);
 	struct error why;
 	int64_t since_ms;
 
 	buf_add_char(json, '{');
 	add_text(json, "name", config->name);
-	if (breaker_look(sink_driver_find(config->type)->breaker(target), &since_ms, &why)) {
+	if (driver->unmatched)
+		add_count(json, "unmatched", driver->unmatched(target));
+	if (breaker_look(driver->breaker(target), &since_ms, &why)) {
 		add_time(json, "open_since", since_ms);
 		add_text(json, "kind", error_kind_name(why.kind));
 		add_text(json, "reason", why.message);

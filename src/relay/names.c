@@ -52,7 +52,7 @@ static bool resolve_part(struct names *n, size_t part, const char *name, uint32_
 	/* Every row has a message id: its id, where the table has no such column. */
 	if (field != FIELD_MESSAGE_ID && !*column_of(n, part)) {
 		error_set(err, ERROR_CONFIG, "{%s} has no column", name);
-		return error_hint(err, "set outboxes.%s.columns.%s to the column that holds it", n->outbox->name,
+		return error_hint(err, "set outboxes.%s.columns.%s to the column that holds it", outbox_path(n->outbox),
 				  table_mappings[part].key);
 	}
 	names_need(n, field);
@@ -130,7 +130,7 @@ bool names_check_table(const struct names *n, const struct table *t, struct erro
 			error_set(err, ERROR_CONFIG, "%s needs the %s of a row, and the settings name no column for it",
 				  setting, table_mappings[i].key);
 		return error_hint(err, "set outboxes.%s.columns.%s to the column that holds it, or change %s",
-				  n->outbox->name, table_mappings[i].key, setting);
+				  outbox_path(n->outbox), table_mappings[i].key, setting);
 	}
 	return true;
 }

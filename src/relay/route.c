@@ -57,7 +57,7 @@ static bool compile(struct route *r, const char *text, const char *setting, cons
 static bool compile_setting(struct route *r, const char *name, const char *text, struct template **ret,
 			    struct error *err)
 {
-	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.route.%s", r->outbox->name, name);
+	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.route.%s", outbox_path(r->outbox), name);
 
 	return compile(r, text ? text : "", setting, NULL, ret, err);
 }
@@ -71,7 +71,7 @@ static bool compile_topic(struct route *r, struct error *err)
 	constant = template_constant(r->topic);
 	if (!constant || *constant)
 		return true;
-	error_set(err, ERROR_CONFIG, "outboxes.%s.route.topic is empty", r->outbox->name);
+	error_set(err, ERROR_CONFIG, "outboxes.%s.route.topic is empty", outbox_path(r->outbox));
 	return error_hint(err, "name a topic, or a template such as outbox.event.{entity_type}");
 }
 
@@ -104,7 +104,7 @@ static bool compile_source(struct route *r, struct error *err)
 
 static bool compile_letters(struct route *r, struct error *err)
 {
-	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.failure.dead_letter_topic", r->outbox->name);
+	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.failure.dead_letter_topic", outbox_path(r->outbox));
 	const char *topic = r->outbox->failure.dead_letter_topic;
 
 	return !topic || !*topic || compile(r, topic, setting, NULL, &r->letters, err);
@@ -120,7 +120,7 @@ static struct route_header *header_named(struct route *r, struct slice name)
 
 static bool compile_header(struct route *r, const struct config_pair *pair, struct error *err)
 {
-	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.route.headers.%s", r->outbox->name, pair->key);
+	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.route.headers.%s", outbox_path(r->outbox), pair->key);
 	_cleanup_(template_freep) struct template *value = NULL;
 	struct slice name = slice_of(pair->key);
 	struct route_header *h = header_named(r, name);
@@ -150,7 +150,7 @@ static bool compile_headers(struct route *r, struct error *err)
 
 static void need_for_envelope(struct route *r)
 {
-	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.route.envelope", r->outbox->name);
+	_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.route.envelope", outbox_path(r->outbox));
 
 	r->names.setting = setting;
 	for (enum field f = 0; f < FIELD_EXTRA; f++)
@@ -221,7 +221,7 @@ static bool mind_topic(const struct route *r, const struct template *t, const ch
 	const char *constant = t ? template_constant(t) : NULL;
 	const char *why = constant ? fault(slice_of(constant)) : NULL;
 
-	return !why || error_set(err, ERROR_CONFIG, "outboxes.%s.%s \"%s\" %s", r->outbox->name, setting, constant, why);
+	return !why || error_set(err, ERROR_CONFIG, "outboxes.%s.%s \"%s\" %s", outbox_path(r->outbox), setting, constant, why);
 }
 
 bool route_mind_topics(struct route *r, topic_fault *fault, struct error *err)

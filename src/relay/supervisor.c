@@ -19,6 +19,7 @@
 #include "relay/listener.h"
 #include "relay/systemd.h"
 #include "relay/worker.h"
+#include "sink/branch_check.h"
 
 enum {
 	TICK_MS = 100,                  /* how soon we notice that all are ready, or all have ended */
@@ -118,6 +119,15 @@ static bool prepare(struct supervisor *s, struct error *err)
 	return true;
 }
 
+static void warn_left_over(void *arg, const char *table, long rows)
+{
+	const struct outbox_config *outbox = arg;
+
+	log_warn("branch.left_over", F_STR("outbox", outbox->name), F_STR("table", table), F_INT("rows", rows),
+		 F_STR("meaning", "the settings no longer have this branch, and nobody publishes its rows"),
+		 F_STR("hint", BRANCH_LEFT_OVER_HINT));
+}
+
 static bool look_at_tables(struct supervisor *s, struct error *err)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
@@ -139,6 +149,9 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 			log_warn("outbox.nullable_entity", F_STR("outbox", o->config->name),
 				 F_STR("meaning", "rows without an entity have no order and are never published"),
 				 F_STR("hint", "`postrider check` says how to mend it"));
+		if (!o->config->parent &&
+		    !branch_find_left_over(conn, o->config, warn_left_over, (void *)(uintptr_t)o->config, err))
+			return false;
 	}
 	return true;
 }

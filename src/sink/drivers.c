@@ -19,6 +19,7 @@ extern const struct sink_driver sink_stdout;
 #ifdef HAVE_WEBHOOK
 extern const struct sink_driver sink_webhook;
 #endif
+extern const struct sink_driver sink_branches;
 
 const struct sink_driver *const sink_drivers[] = {
 #ifdef HAVE_KAFKA
@@ -41,8 +42,11 @@ const struct sink_driver *const sink_drivers[] = {
 	NULL,
 };
 
+/* Not in the list: settings do not name it, they have `branches` instead. */
 const struct sink_driver *sink_driver_find(const char *name)
 {
+	if (strcmp(sink_branches.name, name) == 0)
+		return &sink_branches;
 	for (size_t i = 0; sink_drivers[i]; i++)
 		if (strcmp(sink_drivers[i]->name, name) == 0)
 			return sink_drivers[i];

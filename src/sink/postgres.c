@@ -18,6 +18,7 @@
 #include "pg/exec.h"
 #include "sink/append.h"
 #include "sink/outcome.h"
+#include "sink/ride.h"
 #include "sink/sink.h"
 
 struct sink_target {
@@ -33,12 +34,8 @@ struct sink {
 
 	/* Only when it rides. */
 	bool rides;
-	/* Where the statement is prepared, and which: a new connection may lie at the address of an old one. */
-	const PGconn *prepared_on;
-	int prepared_pid;
-	char *prepared_sql;
-	uint32_t statement;             /* number in its name: a new one each time, so that none is there already */
-	char *last_first;               /* message id of the first event of the last ride */
+	struct ride ride;
+	struct ride_statement insert;
 };
 
 /* The same place by the settings. When in doubt no: the own connection is right everywhere. */
@@ -118,8 +115,8 @@ static void postgres_close(struct sink *s)
 	if (!s)
 		return;
 	append_release(&s->append);
-	free(s->prepared_sql);
-	free(s->last_first);
+	ride_statement_forget(&s->insert);
+	ride_release(&s->ride);
 	free(s);
 }
 
@@ -162,76 +159,24 @@ static bool postgres_rides(const struct sink *s)
 	return s->rides;
 }
 
-static bool is_prepared(const struct sink *s, PGconn *conn)
-{
-	return s->prepared_on == conn && s->prepared_pid == PQbackendPID(conn) &&
-	       strcmp(s->prepared_sql, s->append.store->insert) == 0;
-}
-
-static void forget_prepared(struct sink *s)
-{
-	s->prepared_on = NULL;
-	free(s->prepared_sql);
-	s->prepared_sql = NULL;
-}
-
-struct statement_name {
-	char text[32];
-};
-
-static const char *statement_name(const struct sink *s, struct statement_name *name)
-{
-	snprintf(name->text, sizeof(name->text), "postrider_ride_%u", s->statement);
-	return name->text;
-}
-
-static bool prepare_ride(struct sink *s, PGconn *conn, uint32_t *results, struct error *err)
-{
-	struct statement_name name;
-
-	if (is_prepared(s, conn))
-		return true;
-	forget_prepared(s);
-	s->statement++;
-	if (!event_store_send_prepare(conn, s->append.store, statement_name(s, &name), err))
-		return false;
-	s->prepared_on = conn;
-	s->prepared_pid = PQbackendPID(conn);
-	s->prepared_sql = mem_strdup(s->append.store->insert);
-	(*results)++;
-	return true;
-}
-
-/* The same rows again: their transaction was rolled back. If the statement is to blame (somebody changed the table), it
- * may not be prepared, or not be the right one any more. */
-static void look_back(struct sink *s, const struct event *first)
-{
-	struct slice id = first->message_id;
-
-	if (s->last_first && slice_is(id, s->last_first)) {
-		forget_prepared(s);
-		append_relearn(&s->append, clock_ms());
-	}
-	free(s->last_first);
-	s->last_first = mem_strndup(id.ptr, id.len);
-}
-
-/* False leaves the connection with commands whose results nobody counts: the reader must close it. */
-static bool postgres_ride(struct sink *s, PGconn *conn, struct event *const events[], uint32_t n,
+/* False leaves the connection with commands whose results nobody counts: the reader must close it. Where rows are does not
+ * matter here: they are stored by what they say, and those that are there already are known by their message id. */
+static bool postgres_ride(struct sink *s, PGconn *conn, struct event *const events[], uint32_t n, bool moved _unused_,
 			  uint32_t *ret_results, struct error *err)
 {
-	struct statement_name name;
 	uint32_t results = 0;
 
 	if (!s->append.store)
 		return error_set(err, ERROR_BUG, "events are settled that the event store has not taken");
-	look_back(s, events[0]);
-	if (!prepare_ride(s, conn, &results, err))
+	if (ride_repeats(&s->ride, events[0])) {
+		ride_statement_forget(&s->insert);
+		append_relearn(&s->append, clock_ms());
+	}
+	if (!ride_prepare(&s->insert, conn, s->append.store->insert, "append events", &results, err))
 		return false;
-	statement_name(s, &name);
 	for (uint32_t at = 0, set; at < n; at += set, results++) {
 		set = event_store_fit(events + at, n - at);
-		if (!event_store_send(conn, s->append.store, name.text, &s->append.rows, events + at, set, err))
+		if (!event_store_send(conn, s->append.store, s->insert.name, &s->append.rows, events + at, set, err))
 			return false;
 	}
 	*ret_results = results;

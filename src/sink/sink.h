@@ -54,6 +54,10 @@ struct sink_driver {
 	 * every row goes to, or NULL where it differs by row. */
 	void (*check)(struct sink_target *, const char *topic, struct finding_list *findings);
 
+	/* How many rows were meant for nobody, so that they are settled though nobody has them. From any thread. NULL: a sink
+	 * for which there is no such thing. */
+	uint64_t (*unmatched)(const struct sink_target *);
+
 	bool (*open)(struct sink_target *, const struct sink_env *, struct sink **ret, struct error *err);
 	void (*close)(struct sink *);
 
@@ -69,10 +73,11 @@ struct sink_driver {
 
 	/* SINK_RIDES: true when this one does. Its events are acknowledged at once, and before the reader settles them
 	 * it queues its writes on the reader's connection (in pipeline mode, inside the settling transaction) and says
-	 * how many results will come for them. */
+	 * how many results will come for them. `moved`: some of the rows are no longer at their address, and others of them may
+	 * be settled already; the reader goes by entity and id. */
 	bool (*rides)(const struct sink *);
-	bool (*ride)(struct sink *, PGconn *conn, struct event *const events[], uint32_t n, uint32_t *ret_results,
-		     struct error *err);
+	bool (*ride)(struct sink *, PGconn *conn, struct event *const events[], uint32_t n, bool moved,
+		     uint32_t *ret_results, struct error *err);
 };
 
 extern const struct sink_driver *const sink_drivers[]; /* NULL-ended */

@@ -100,7 +100,7 @@ static bool map_columns(PGconn *conn, struct archive *a, const PGresult *columns
 	for (size_t i = 0; i < ARRAY_SIZE(table_mappings); i++) {
 		const struct table_mapping *m = &table_mappings[i];
 		const struct column_config *c = table_mapped_column(m, &outbox->columns);
-		_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.columns.%s", outbox->name, m->key);
+		_cleanup_(mem_freep) char *setting = mem_printf("outboxes.%s.columns.%s", outbox_path(outbox), m->key);
 
 		if (m->field != FIELD_PAYLOAD && c->name[0] &&
 		    !table_find_column(conn, columns, c->name, &a->table->columns[m->field]) && (m->required || c->where))
@@ -141,7 +141,7 @@ static bool check_times(const struct archive *a, struct error *err)
 		return true;
 	error_set(err, ERROR_CONFIG, "%s has no column that says when a row was written", a->table->name);
 	return error_hint(err, "leave out --since and --until, or set outboxes.%s.columns.created_at",
-			  a->request->outbox->name);
+			  outbox_path(a->request->outbox));
 }
 
 /* ---- The statement ----------------------------------------------------------------------------------------------- */

@@ -37,7 +37,7 @@ static void wrong_files_are_told_with_their_place(void **state _unused_)
 		{ OUTBOX "    route.topic: x\n" SINK,
 		  "f.yaml:3:5: unknown key \"route.topic\"; known are table, preset, reader, workers, batch_size, "
 		  "batch_max, entity_max_rows, in_flight_bytes, settle, lease, order, poll_interval, wakeup, order_by, "
-		  "published, retention, shards, wal, failure, partitions, columns, route, sinks\n" },
+		  "published, retention, shards, wal, failure, partitions, columns, route, sinks, branches\n" },
 		{ "node: a\nlog: {}\nnode: b\n" OUTBOX SINK, "f.yaml:3:1: key \"node\" is given twice; the first is at "
 		"line 1\n" },
 		{ OUTBOX SINK "  orders:\n" SINK,

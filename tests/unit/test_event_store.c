@@ -430,7 +430,7 @@ static bool settle(struct fixture *f, PGconn *reader, struct event *first, uint3
 
 	for (uint32_t i = 0; i < n; i++)
 		events[i] = first + i;
-	if (!sink_postgres.ride(f->sink, reader, events, n, &results, &err))
+	if (!sink_postgres.ride(f->sink, reader, events, n, false, &results, &err))
 		fail_msg("%s", err.message);
 	assert_true(PQsendQueryParams(reader, last, 0, NULL, NULL, NULL, NULL, 0));
 	assert_true(PQpipelineSync(reader));
