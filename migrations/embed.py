@@ -5,12 +5,9 @@ import pathlib
 import re
 import sys
 
+from c_text import c_string
+
 TAG = "$migration$"  # what src/pg/migrate.c quotes each of them with
-
-
-def c_string(text):
-    lines = (line.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t") for line in text.splitlines())
-    return "\n".join(f'\t\t"{line}\\n"' for line in lines)
 
 
 def serves(number, path, text):

@@ -10,6 +10,7 @@ const struct command *const commands[] = {
 	&command_check,
 	&command_run,
 	&command_status,
+	&command_top,
 	&command_explain,
 	&command_dead,
 	&command_entity,
@@ -19,10 +20,22 @@ const struct command *const commands[] = {
 #ifdef HAVE_KAFKA
 	&command_verify,
 #endif
+	&command_completion,
 	&command_help,
 	&command_version,
 	NULL,
 };
+
+const struct cli_exit_code cli_exit_codes[] = {
+	{ CLI_OK, "done" },
+	{ CLI_FAILED, "failed" },
+	{ CLI_USAGE, "wrong command line" },
+	{ CLI_SETTINGS, "wrong settings" },
+	{ 0, NULL },
+};
+
+const char cli_purpose[] = "postrider carries the rows of a transactional outbox in PostgreSQL to a broker:\n"
+			   "at least once, in order per entity, with many workers on many nodes.";
 
 const struct command *command_find(const char *name)
 {

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/propose.h"
 #include "cli/steering.h"
 #include "cli/text_table.h"
 #include "config/units.h"
@@ -573,12 +574,18 @@ static int run(const struct cli *cli)
 	return code != CLI_OK ? code : missed;
 }
 
+static void propose_actions(struct proposals *p)
+{
+	for (size_t i = 0; p->cli->n_operands == 0 && i < ARRAY_SIZE(actions); i++)
+		propose_word(p, actions[i].word, NULL);
+}
+
 static const struct cli_flag flags[] = {
-	{ "outbox", 0, "NAME", "of this outbox" },
+	{ "outbox", 0, "NAME", "of this outbox", propose_outboxes },
 	{ "entity", 0, "ENTITY", "of this entity" },
 	{ "type", 0, "TYPE", "of this type of event" },
 	{ "error", 0, "TEXT", "whose error has this text in it" },
-	{ "kind", 0, "KIND", "with this kind of error" },
+	{ "kind", 0, "KIND", "with this kind of error", propose_error_kinds },
 	{ "since", 0, "TIME", "that died after it: a time, or 10m for ten minutes ago" },
 	{ "until", 0, "TIME", "that died before it" },
 	{ "id", 0, "N[,N...]", "with these numbers, as if they stood behind the action" },
@@ -612,5 +619,6 @@ const struct command command_dead = {
 		"there, or the database failed; 2: not confirmed, or a wrong command line.",
 	.flags = flags,
 	.max_operands = 1000,
+	.propose = propose_actions,
 	.run = run,
 };

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/propose.h"
 #include "cli/steering.h"
 #include "cli/text_table.h"
 #include "steer/entity.h"
@@ -226,8 +227,14 @@ static int run(const struct cli *cli)
 	return CLI_FAILED;
 }
 
+static void propose_actions(struct proposals *p)
+{
+	for (size_t i = 0; p->cli->n_operands == 0 && i < ARRAY_SIZE(actions); i++)
+		propose_word(p, actions[i].word, NULL);
+}
+
 static const struct cli_flag flags[] = {
-	{ "outbox", 0, "NAME", "the outbox; may be left out where the settings have one" },
+	{ "outbox", 0, "NAME", "the outbox; may be left out where the settings have one", propose_outboxes },
 	{ "reason", 0, "TEXT", "of park: why, for those who find it" },
 	{ "json", 0, NULL, "one JSON object instead of text" },
 	{ 0 },
@@ -250,5 +257,6 @@ const struct command command_entity = {
 		"Exit code 0: done, also when nothing held it back; 1: the database failed, or it cannot be done.",
 	.flags = flags,
 	.max_operands = 2,
+	.propose = propose_actions,
 	.run = run,
 };

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/propose.h"
 #include "cli/steering.h"
 #include "steer/explain.h"
 
@@ -78,7 +79,7 @@ static int run(const struct cli *cli)
 }
 
 static const struct cli_flag flags[] = {
-	{ "outbox", 0, "NAME", "the outbox; may be left out where the settings have one" },
+	{ "outbox", 0, "NAME", "the outbox; may be left out where the settings have one", propose_outboxes },
 	{ "id", 0, "ID", "a row, even if an entity is called the same" },
 	{ "entity", 0, "ENTITY", "an entity, even if a row is called the same" },
 	{ "json", 0, NULL, "one JSON object instead of text" },

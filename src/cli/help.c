@@ -4,6 +4,8 @@
 #include "base/macros.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/propose.h"
+#include "cli/write_man.h"
 #include "config/docs.h"
 
 #define SETTINGS_TOPIC "settings"
@@ -23,15 +25,17 @@ static void print_flags(const struct cli_flag *flags)
 
 static void print_overview(void)
 {
-	puts("postrider carries the rows of a transactional outbox in PostgreSQL to a broker:\n"
-	     "at least once, in order per entity, with many workers on many nodes.\n\n"
-	     "usage: postrider [-c FILE] [--set KEY=VALUE]... COMMAND\n\ncommands:");
+	printf("%s\n\nusage: postrider [-c FILE] [--set KEY=VALUE]... COMMAND\n\ncommands:\n", cli_purpose);
 	for (size_t i = 0; commands[i]; i++)
-		printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
+		printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
 	puts("\noptions of all commands:");
 	print_flags(cli_common_flags);
-	puts("\n`postrider help COMMAND` tells more about one; `postrider help settings` lists all settings.\n"
-	     "Exit codes: 0 done, 1 failed, 2 wrong command line, 78 wrong settings.");
+	fputs("\n`postrider help COMMAND` tells more about one; `postrider help settings` lists all settings.\n"
+	      "Exit codes:",
+	      stdout);
+	for (const struct cli_exit_code *e = cli_exit_codes; e->meaning; e++)
+		printf("%s %d %s", e == cli_exit_codes ? "" : ",", e->code, e->meaning);
+	puts(".");
 }
 
 static void print_command(const struct command *c)
@@ -67,6 +71,17 @@ static int print_topic(const char *topic)
 	return CLI_USAGE;
 }
 
+/* Documents that are written for files. */
+static const struct {
+	const char *flag;
+	void (*write)(FILE *out);
+} documents[] = {
+	{ "markdown", config_write_markdown },
+	{ "sample", config_write_sample },
+	{ "man", cli_write_man },
+	{ "man-settings", config_write_man },
+};
+
 static int run(const struct cli *cli)
 {
 	/* `postrider run --help` comes here too, with another command's flags. */
@@ -77,13 +92,11 @@ static int run(const struct cli *cli)
 			print_overview();
 		return CLI_OK;
 	}
-	if (cli_value(cli, "markdown")) {
-		config_write_markdown(stdout);
-		return CLI_OK;
-	}
-	if (cli_value(cli, "sample")) {
-		config_write_sample(stdout);
-		return CLI_OK;
+	for (size_t i = 0; i < ARRAY_SIZE(documents); i++) {
+		if (cli_value(cli, documents[i].flag)) {
+			documents[i].write(stdout);
+			return CLI_OK;
+		}
 	}
 	if (cli->n_operands > 0)
 		return print_topic(cli->operands[0]);
@@ -91,18 +104,28 @@ static int run(const struct cli *cli)
 	return CLI_OK;
 }
 
+static void propose_topics(struct proposals *p)
+{
+	propose_commands(p);
+	propose_word(p, SETTINGS_TOPIC, "all settings");
+}
+
 static const struct cli_flag flags[] = {
 	{ "markdown", 0, NULL, "all settings as Markdown: docs/configuration.md" },
 	{ "sample", 0, NULL, "a settings file with every setting at its default" },
+	{ "man", 0, NULL, "the manual page postrider(1)" },
+	{ "man-settings", 0, NULL, "the manual page postrider.yaml(5)" },
 	{ 0 },
 };
 
 const struct command command_help = {
 	.name = "help",
 	.summary = "explain a command, or the settings",
-	.usage = "[COMMAND | settings | --markdown | --sample]",
-	.details = "Without a word it lists the commands.",
+	.usage = "[COMMAND | settings | --markdown | --sample | --man | --man-settings]",
+	.details = "Without a word it lists the commands. The manual pages can be read without installing them:\n"
+		   "`postrider help --man | man -l -`.",
 	.flags = flags,
 	.max_operands = 1,
+	.propose = propose_topics,
 	.run = run,
 };

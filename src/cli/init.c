@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/propose.h"
 #include "config/load.h"
 #include "config/suggest.h"
 #include "pg/conn.h"
@@ -258,7 +259,7 @@ static int run(const struct cli *cli)
 static const struct cli_flag flags[] = {
 	{ "existing", 0, "SCHEMA.TABLE", "install only what belongs beside this table" },
 	{ "role", 0, "ROLE", "give this role what a relay needs" },
-	{ "reader", 0, "NAME", "prepare for this reader, whatever the settings name" },
+	{ "reader", 0, "NAME", "prepare for this reader, whatever the settings name", propose_readers },
 	{ "recreate-slot", 0, NULL, "reader wal: make the slot anew; what it held is lost" },
 	{ "print-sql", 0, NULL, "print the SQL instead of running it" },
 	{ 0 },

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/propose.h"
 #include "config/load.h"
 #include "config/suggest.h"
 #include "read/reader.h"
@@ -13,8 +14,10 @@
 enum { COMMON_CONFIG, COMMON_SET, COMMON_HELP, COMMON_VERSION };
 
 const struct cli_flag cli_common_flags[] = {
-	[COMMON_CONFIG] = { "config", 'c', "FILE", "settings file (POSTRIDER_CONFIG, or ./postrider.yaml if there)" },
-	[COMMON_SET] = { "set", 0, "KEY=VALUE", "one setting, over file and environment; may be repeated" },
+	[COMMON_CONFIG] = { "config", 'c', "FILE", "settings file (POSTRIDER_CONFIG, or ./postrider.yaml if there)",
+			    propose_files },
+	[COMMON_SET] = { "set", 0, "KEY=VALUE", "one setting, over file and environment; may be repeated",
+			 propose_settings },
 	[COMMON_HELP] = { "help", 'h', NULL, "help on the command" },
 	[COMMON_VERSION] = { "version", 'V', NULL, "version, libraries, readers and sinks" },
 	{ 0 },
@@ -23,7 +26,7 @@ const struct cli_flag cli_common_flags[] = {
 /* The command line while it is taken apart. */
 struct parser {
 	int argc;
-	char *const *argv;
+	const char *const *argv;
 	int at;
 	struct cli *cli;
 };
@@ -108,11 +111,10 @@ static bool take_flag(struct parser *p, const struct cli_flag *flag, const char 
 		return usage_error(p->cli);
 	}
 	if (flag->value && !value) {
-		if (p->at + 1 >= p->argc) {
-			fprintf(stderr, "postrider: --%s needs a value: %s\n", flag->name, flag->value);
-			return usage_error(p->cli);
-		}
-		value = p->argv[++p->at];
+		if (p->at + 1 >= p->argc)
+			p->cli->awaits = flag;
+		else
+			value = p->argv[++p->at];
 	}
 	*ret = value ? value : "";
 	return true;
@@ -124,34 +126,53 @@ static void note_given(struct cli *cli, int flag)
 	cli->given[cli->n_given++] = (struct cli_given){ flag, cli->values[flag] };
 }
 
+/* --name, --name=value, -n, -nvalue: the position among `flags`, or -1. */
+static int find_argument(const struct cli_flag *flags, const char *argument)
+{
+	if (argument[1] == '-')
+		return find_flag(flags, argument + 2, strcspn(argument + 2, "="));
+	return find_letter(flags, argument[1]);
+}
+
+static const char *attached_value(const char *argument)
+{
+	const char *equals;
+
+	if (argument[1] != '-')
+		return argument[2] ? argument + 2 : NULL;
+	equals = strchr(argument, '=');
+	return equals ? equals + 1 : NULL;
+}
+
+const struct cli_flag *cli_find_flag(const struct command *command, const char *argument)
+{
+	const struct cli_flag *own = command ? command->flags : NULL;
+	int i = find_argument(own, argument);
+
+	if (i >= 0)
+		return &own[i];
+	i = find_argument(cli_common_flags, argument);
+	return i >= 0 ? &cli_common_flags[i] : NULL;
+}
+
 static bool parse_flag(struct parser *p)
 {
-	const char *argument = p->argv[p->at], *attached = NULL, *value;
+	const char *argument = p->argv[p->at], *value;
 	const struct cli_flag *own = p->cli->command ? p->cli->command->flags : NULL;
-	int common_index, own_index;
+	int own_index = find_argument(own, argument), common_index = find_argument(cli_common_flags, argument);
 
-	if (argument[1] == '-') {
-		size_t len = strcspn(argument + 2, "=");
-
-		attached = argument[2 + len] ? argument + 2 + len + 1 : NULL;
-		common_index = find_flag(cli_common_flags, argument + 2, len);
-		own_index = find_flag(own, argument + 2, len);
-	} else {
-		attached = argument[2] ? argument + 2 : NULL;
-		common_index = find_letter(cli_common_flags, argument[1]);
-		own_index = find_letter(own, argument[1]);
-	}
 	if (own_index >= 0) {
-		if (!take_flag(p, &own[own_index], attached, &p->cli->values[own_index]))
+		if (!take_flag(p, &own[own_index], attached_value(argument), &p->cli->values[own_index]))
 			return false;
 		note_given(p->cli, own_index);
 		return true;
 	}
 	if (common_index < 0)
 		return unknown_flag(p->cli, argument);
-	if (!take_flag(p, &cli_common_flags[common_index], attached, &value))
+	if (!take_flag(p, &cli_common_flags[common_index], attached_value(argument), &value))
 		return false;
-	take_common(p->cli, common_index, value);
+	if (!p->cli->awaits)
+		take_common(p->cli, common_index, value);
 	return true;
 }
 
@@ -183,19 +204,33 @@ static bool parse_operand(struct parser *p)
 	return true;
 }
 
-bool cli_parse(int argc, char *const *argv, struct cli *ret)
+bool cli_parse_so_far(int argc, const char *const *argv, struct cli *ret)
 {
 	_cleanup_(cli_release) struct cli cli = { 0 };
 	struct parser p = { argc, argv, 1, &cli };
-	bool flags_over = false;
 
 	for (; p.at < argc; p.at++) {
 		const char *argument = argv[p.at];
 
-		if (!flags_over && strcmp(argument, "--") == 0)
-			flags_over = true;
-		else if (!flags_over && argument[0] == '-' && argument[1] ? !parse_flag(&p) : !parse_operand(&p))
+		if (!cli.flags_over && strcmp(argument, "--") == 0)
+			cli.flags_over = true;
+		else if (!cli.flags_over && argument[0] == '-' && argument[1] ? !parse_flag(&p) : !parse_operand(&p))
 			return false;
+	}
+	*ret = cli;
+	cli = (struct cli){ 0 };
+	return true;
+}
+
+bool cli_parse(int argc, char *const *argv, struct cli *ret)
+{
+	_cleanup_(cli_release) struct cli cli = { 0 };
+
+	if (!cli_parse_so_far(argc, (const char *const *)argv, &cli))
+		return false;
+	if (cli.awaits) {
+		fprintf(stderr, "postrider: --%s needs a value: %s\n", cli.awaits->name, cli.awaits->value);
+		return usage_error(&cli);
 	}
 	*ret = cli;
 	cli = (struct cli){ 0 };

@@ -30,13 +30,20 @@ struct cli {
 	size_t n_given;
 	const char **operands;
 	int n_operands;
+	bool flags_over;                /* there was a -- */
+	const struct cli_flag *awaits;  /* the line ends where this flag's value should stand */
 };
 
 extern const struct cli_flag cli_common_flags[];        /* ended by a row without a name */
 
 /* False when the command line is wrong: then one or two lines on standard error have said how. */
 bool cli_parse(int argc, char *const *argv, struct cli *ret);
+/* The same for a line that is not finished: it may end where a value should follow. */
+bool cli_parse_so_far(int argc, const char *const *argv, struct cli *ret);
 void cli_release(struct cli *cli);              /* also for _cleanup_ */
+
+/* The flag that is meant by an argument such as -c or --set=…, of a command (NULL: none) or of all; NULL: there is none. */
+const struct cli_flag *cli_find_flag(const struct command *command, const char *argument);
 
 /* The value of one of the command's own flags, or NULL. Asking for a flag that is not in the table aborts. */
 const char *cli_value(const struct cli *cli, const char *name);

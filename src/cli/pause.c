@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "cli/commands.h"
+#include "cli/propose.h"
 #include "cli/steering.h"
 #include "steer/pause.h"
 
@@ -129,6 +130,7 @@ const struct command command_pause = {
 		   "paused all the same, and the node learns of it when it reaches the database).",
 	.flags = flags,
 	.max_operands = 64,
+	.propose = propose_outboxes,
 	.run = run_pause,
 };
 
@@ -140,5 +142,6 @@ const struct command command_resume = {
 		   "`postrider pause`.",
 	.flags = flags,
 	.max_operands = 64,
+	.propose = propose_outboxes,
 	.run = run_resume,
 };

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/propose.h"
 #include "cli/text_table.h"
 #include "config/load.h"
 #include "config/units.h"
@@ -140,17 +141,24 @@ static bool read_number(const char *text, int64_t max, const char *complaint, in
 	return wrong(complaint);
 }
 
+static const struct {
+	const char *word;
+	enum history_source source;
+} sources[] = { { "archive", HISTORY_ARCHIVE }, { "table", HISTORY_TABLE } };
+
+static void propose_sources(struct proposals *p)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++)
+		propose_word(p, sources[i].word, NULL);
+}
+
 static bool read_source(struct replay_job *c)
 {
-	static const struct {
-		const char *word;
-		enum history_source source;
-	} words[] = { { "archive", HISTORY_ARCHIVE }, { "table", HISTORY_TABLE } };
 	const char *text = cli_value(c->cli, "from");
 
-	for (size_t i = 0; text && i < ARRAY_SIZE(words); i++)
-		if (strcmp(words[i].word, text) == 0)
-			c->source = words[i].source;
+	for (size_t i = 0; text && i < ARRAY_SIZE(sources); i++)
+		if (strcmp(sources[i].word, text) == 0)
+			c->source = sources[i].source;
 	return !text || c->source != HISTORY_ANY || wrong("--from takes archive or table");
 }
 
@@ -364,7 +372,7 @@ static int run(const struct cli *cli)
 }
 
 static const struct cli_flag flags[] = {
-	{ "outbox", 0, "NAME", "which outbox of the settings; needed where there are several" },
+	{ "outbox", 0, "NAME", "which outbox of the settings; needed where there are several", propose_outboxes },
 	{ "since", 0, "TIME", "only rows published at this time or later; 2h is two hours ago" },
 	{ "until", 0, "TIME", "only rows published before this time" },
 	{ "entity", 0, "ENTITY", "only rows of this entity; may be repeated" },
@@ -372,7 +380,7 @@ static const struct cli_flag flags[] = {
 	{ "ids", 0, "FIRST-LAST", "only rows with these ids; also FIRST-, -LAST, FIRST..LAST" },
 	{ "start", 0, "VALUE", "only rows from this value of the order column on" },
 	{ "all", 0, NULL, "everything that was kept" },
-	{ "from", 0, "archive|table", "where to read; the archive where there is one" },
+	{ "from", 0, "archive|table", "where to read; the archive where there is one", propose_sources },
 	{ "rate", 0, "N", "at most N rows in a second" },
 	{ "limit", 0, "N", "at most N rows" },
 	{ "topic", 0, "TEMPLATE", "publish to this topic instead of that of the settings" },

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/propose.h"
 #include "config/load.h"
 #include "config/units.h"
 #include "pg/conn.h"
@@ -338,8 +339,8 @@ static int run(const struct cli *cli)
 
 static const struct cli_flag flags[] = {
 	{ "against", 0, "SCHEMA.TABLE", "the table or view that says what was published" },
-	{ "outbox", 0, "NAME", "which outbox of the settings; needed where there are several" },
-	{ "sink", 0, "NAME", "which of its Kafka sinks; needed where there are several" },
+	{ "outbox", 0, "NAME", "which outbox of the settings; needed where there are several", propose_outboxes },
+	{ "sink", 0, "NAME", "which of its Kafka sinks; needed where there are several", propose_sink_names },
 	{ "topic", 0, "TOPIC", "only rows that go to this topic" },
 	{ "since", 0, "TIME", "only rows created at this time or later; 2h is two hours ago" },
 	{ "until", 0, "TIME", "only rows created before this time" },

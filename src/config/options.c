@@ -213,6 +213,19 @@ void option_describe(struct buf *b, const struct option *o)
 	}
 }
 
+void option_add_facts(struct buf *b, const struct option *o)
+{
+	option_describe(b, o);
+	if (o->flags & OPTION_REQUIRED)
+		buf_add_str(b, "; must be set");
+	else if (o->fallback[0])
+		buf_printf(b, "; default %s", o->fallback);
+	if (o->fallback_note)
+		buf_printf(b, "%s%s", o->fallback[0] ? ", " : "; default: ", o->fallback_note);
+	if (o->variable)
+		buf_printf(b, "; also %s", o->variable);
+}
+
 bool option_when_refused(const char *word, enum when_refused *ret)
 {
 	for (size_t i = 0; when_refused_words[i]; i++) {

@@ -86,5 +86,7 @@ void option_add_path(struct buf *b, const struct option *o);
 bool option_when_refused(const char *word, enum when_refused *ret);
 /* What a value must be: "a whole number from 1 to 256". */
 void option_describe(struct buf *b, const struct option *o);
+/* The same, with its default and its variable: "a whole number from 1 to 256; default 4; also OUTBOX_WORKER_COUNT". */
+void option_add_facts(struct buf *b, const struct option *o);
 
 #endif

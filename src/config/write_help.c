@@ -12,15 +12,7 @@ static void write_option(FILE *out, const struct option *o)
 	option_add_path(&b, o);
 	fprintf(out, "  %s\n", buf_str(&b));
 	buf_clear(&b);
-	option_describe(&b, o);
-	if (o->flags & OPTION_REQUIRED)
-		buf_add_str(&b, "; must be set");
-	else if (o->fallback[0])
-		buf_printf(&b, "; default %s", o->fallback);
-	if (o->fallback_note)
-		buf_printf(&b, "%s%s", o->fallback[0] ? ", " : "; default: ", o->fallback_note);
-	if (o->variable)
-		buf_printf(&b, "; also %s", o->variable);
+	option_add_facts(&b, o);
 	wrap_text(out, "      ", COLUMNS, buf_str(&b));
 	wrap_text(out, "      ", COLUMNS, o->doc);
 }

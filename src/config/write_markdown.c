@@ -3,11 +3,13 @@
 #include "config/docs.h"
 #include "config/options.h"
 
-static const char intro[] =
+static const char head[] =
 	"# Configuration\n"
 	"\n"
 	"<!-- Written by `postrider help --markdown` from src/config/options.def. Do not edit. -->\n"
-	"\n"
+	"\n";
+
+const char config_intro[] =
 	"Settings come from one YAML file, from the environment and from flags. What comes later in this list\n"
 	"wins:\n"
 	"\n"
@@ -44,13 +46,14 @@ static const char intro[] =
 	"and PGPASSFILE. A password in a URL is hidden in logs and in the output of `check`, and such a URL\n"
 	"is refused in `--set`, because other users can see the arguments of a process.\n";
 
-static const struct {
-	const char *key, *value;
-} preset_rows[] = {
+const char config_presets_intro[] = "`preset: debezium` changes these defaults of an outbox:";
+
+const struct config_preset config_presets[] = {
 #define PRESET(preset, key, value) { key, value },
 #include "config/presets.def"
 #undef PRESET
 };
+const size_t config_preset_count = ARRAY_SIZE(config_presets);
 
 static void write_default(FILE *out, const struct option *o)
 {
@@ -102,21 +105,19 @@ static void write_section(FILE *out, const struct option_section *section)
 
 static void write_presets(FILE *out)
 {
-	fputs("\n## Preset debezium\n\n"
-	      "`preset: debezium` changes these defaults of an outbox:\n\n"
-	      "| setting | default |\n|---|---|\n",
-	      out);
-	for (size_t i = 0; i < ARRAY_SIZE(preset_rows); i++) {
-		if (preset_rows[i].value[0])
-			fprintf(out, "| `%s` | `%s` |\n", preset_rows[i].key, preset_rows[i].value);
+	fprintf(out, "\n## Preset debezium\n\n%s\n\n| setting | default |\n|---|---|\n", config_presets_intro);
+	for (size_t i = 0; i < config_preset_count; i++) {
+		if (config_presets[i].value[0])
+			fprintf(out, "| `%s` | `%s` |\n", config_presets[i].key, config_presets[i].value);
 		else
-			fprintf(out, "| `%s` | none |\n", preset_rows[i].key);
+			fprintf(out, "| `%s` | none |\n", config_presets[i].key);
 	}
 }
 
 void config_write_markdown(FILE *out)
 {
-	fputs(intro, out);
+	fputs(head, out);
+	fputs(config_intro, out);
 	for (size_t i = 0; i < option_section_count; i++)
 		write_section(out, &option_sections[i]);
 	write_presets(out);

@@ -114,6 +114,7 @@ static void every_option_is_in_all_documents(void **state _unused_)
 	_cleanup_(mem_freep) char *markdown = written(config_write_markdown);
 	_cleanup_(mem_freep) char *sample = written(config_write_sample);
 	_cleanup_(mem_freep) char *help = written(config_write_help);
+	_cleanup_(mem_freep) char *man = written(config_write_man);
 
 	for (size_t i = 0; i < option_count; i++) {
 		const char *dot = strrchr(options[i].key, '.');
@@ -127,6 +128,7 @@ static void every_option_is_in_all_documents(void **state _unused_)
 		assert_non_null(strstr(markdown, options[i].doc));
 		assert_non_null(strstr(sample, line));
 		assert_non_null(strstr(help, buf_str(&path)));
+		assert_non_null(strstr(man, buf_str(&path)));
 	}
 }
 
