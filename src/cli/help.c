@@ -7,6 +7,7 @@
 #include "cli/propose.h"
 #include "cli/write_man.h"
 #include "config/docs.h"
+#include "observe/metrics.h"
 
 #define SETTINGS_TOPIC "settings"
 
@@ -78,6 +79,7 @@ static const struct {
 } documents[] = {
 	{ "markdown", config_write_markdown },
 	{ "sample", config_write_sample },
+	{ "metrics", metrics_write_markdown },
 	{ "man", cli_write_man },
 	{ "man-settings", config_write_man },
 };
@@ -113,6 +115,7 @@ static void propose_topics(struct proposals *p)
 static const struct cli_flag flags[] = {
 	{ "markdown", 0, NULL, "all settings as Markdown: docs/configuration.md" },
 	{ "sample", 0, NULL, "a settings file with every setting at its default" },
+	{ "metrics", 0, NULL, "all metrics as Markdown: docs/metrics.md" },
 	{ "man", 0, NULL, "the manual page postrider(1)" },
 	{ "man-settings", 0, NULL, "the manual page postrider.yaml(5)" },
 	{ 0 },
@@ -121,7 +124,7 @@ static const struct cli_flag flags[] = {
 const struct command command_help = {
 	.name = "help",
 	.summary = "explain a command, or the settings",
-	.usage = "[COMMAND | settings | --markdown | --sample | --man | --man-settings]",
+	.usage = "[COMMAND | settings | --markdown | --sample | --metrics | --man | --man-settings]",
 	.details = "Without a word it lists the commands. The manual pages can be read without installing them:\n"
 		   "`postrider help --man | man -l -`.",
 	.flags = flags,

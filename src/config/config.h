@@ -51,6 +51,14 @@ struct log_config {
 	enum log_format format;
 };
 
+struct http_config {
+	char *listen;                   /* "" : no HTTP server; see config/listen.h */
+	char *token_file;               /* "" : none */
+	int64_t survey_interval_ms;
+	int64_t ready_max_lag_ms;       /* 0: any */
+	int64_t alive_within_ms;
+};
+
 /* A column of the user's table. "" : it has none. One that the user named must exist, a default one may be missing. */
 struct column_config {
 	char *name;
@@ -280,6 +288,7 @@ struct config {
 	int64_t stop_timeout_ms;
 	struct log_config log;
 	struct database_config database;
+	struct http_config http;
 	struct outbox_config *outboxes;
 	size_t n_outboxes;
 };

@@ -61,6 +61,8 @@ const struct option_section option_sections[] = {
 	{ SCOPE_PROCESS, "", "The process", "" },
 	{ SCOPE_PROCESS, "log.", "Logging", "" },
 	{ SCOPE_PROCESS, "database.", "The database", "The relay reads all its outboxes from one database." },
+	{ SCOPE_PROCESS, "http.", "Metrics and health",
+	  "A small HTTP server for Prometheus and for probes: [metrics.md](metrics.md)." },
 	{ SCOPE_OUTBOX, "", "An outbox",
 	  "A process relays one outbox or several. Names are made of small letters, digits, `_` and `-`." },
 	{ SCOPE_OUTBOX, "shards.", "The reader `shards`", "How it divides the outbox, and who reads which part." },

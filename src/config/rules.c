@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "config/errors.h"
+#include "config/listen.h"
 #include "config/place.h"
 #include "config/shard_list.h"
 #include "config/value.h"
@@ -282,6 +283,25 @@ static void check_any_outbox(struct loader *l)
 			  "sinks: [{type: stdout}]}}`");
 }
 
+/* Whoever can reach us may read us only with a token, unless it is this machine alone that can. */
+static void check_http(struct loader *l)
+{
+	const struct http_config *http = &l->config->http;
+	const struct place *p = place_of(l, l->config);
+	struct listen_address address;
+
+	if (http->listen[0] == '\0')
+		return;
+	if (!listen_parse(http->listen, &address))
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "http.listen"),
+				  "`http.listen` must be an address in digits, or localhost, and a port from 1 to 65535, such as "
+				  "`127.0.0.1:9187` or `[::1]:9187`");
+	else if (!listen_is_loopback(&address) && http->token_file[0] == '\0')
+		config_errors_add(l->errors, CONFIG_ERROR, place_origin(p, "http.listen"),
+				  "other machines can reach %s: name a file with a token in `http.token_file`, or listen on "
+				  "127.0.0.1", http->listen);
+}
+
 static void name_node(struct config *c)
 {
 	char host[256] = "";
@@ -297,6 +317,7 @@ static void name_node(struct config *c)
 void rules_apply(struct loader *l)
 {
 	name_node(l->config);
+	check_http(l);
 	check_any_outbox(l);
 	for (size_t i = 0; i < l->config->n_outboxes; i++)
 		check_outbox(l, &l->config->outboxes[i]);

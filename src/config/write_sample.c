@@ -24,6 +24,7 @@ static const struct part {
 	{ SCOPE_PROCESS, "", "", "", "" },
 	{ SCOPE_PROCESS, "log.", "log:\n", "", "  " },
 	{ SCOPE_PROCESS, "database.", "database:\n", "", "  " },
+	{ SCOPE_PROCESS, "http.", "http:\n", "", "  " },
 	{ SCOPE_OUTBOX, "", "outboxes:\n  orders:\n", "", "    " },
 	{ SCOPE_OUTBOX, "shards.", "    shards:\n", "    ", "      " },
 	{ SCOPE_OUTBOX, "failure.", "    failure:\n", "    ", "      " },

@@ -44,6 +44,7 @@ struct heart {
 	bool cannot_look;                       /* at what is paused: said so already */
 	struct error why_refused;               /* written before `refused` is set */
 	_Atomic bool refused;
+	_Atomic int64_t turned_ms;              /* when the loop last went round */
 };
 
 /* --- the connection ------------------------------------------------------------------------------------------- */
@@ -296,6 +297,7 @@ static void *heart_main(void *arg)
 		int64_t began_ms = clock_ms();
 		struct error err = { 0 };
 
+		atomic_store(&h->turned_ms, began_ms);
 		if (connect_heart(h, &err) && look_at_pauses(h, &err) && beat(h, &err)) {
 			recovered(h);
 			if (!rest_until(h, began_ms + h->env.node->heartbeat_ms, &err))
@@ -354,9 +356,17 @@ bool heart_refused(const struct heart *h, struct error *ret_why)
 	return true;
 }
 
+int64_t heart_last_turn_ms(const struct heart *h)
+{
+	return atomic_load(&h->turned_ms);
+}
+
 bool heart_start(struct heart *h, struct error *err)
 {
-	int rc = pthread_create(&h->thread, NULL, heart_main, h);
+	int rc;
+
+	atomic_store(&h->turned_ms, clock_ms());
+	rc = pthread_create(&h->thread, NULL, heart_main, h);
 
 	if (rc != 0)
 		return error_set(err, ERROR_CONFIG, "could not start the heart's thread: %s", strerror(rc));

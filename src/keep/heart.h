@@ -44,6 +44,8 @@ struct heart *heart_new(const struct heart_env *env);
 bool heart_open(struct heart *h, bool *ret_waiting, struct error *err);
 /* Starts the thread. */
 bool heart_start(struct heart *h, struct error *err);
+/* When its loop last went round, which it does once each heartbeat, also while the database is away. Any thread. */
+int64_t heart_last_turn_ms(const struct heart *h);
 /* It was taken for dead, and meanwhile another node has begun to read a table of ours in another way: the process must
  * end. Any thread. */
 bool heart_refused(const struct heart *h, struct error *ret_why);

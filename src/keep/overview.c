@@ -70,7 +70,8 @@ static char *is_not_for_later(const struct table *t)
 
 	if (!t->scheduled.name)
 		return pending;
-	later = mem_printf("%s AND (o.%s <= now()) IS NOT FALSE", pending, t->scheduled.quoted);
+	/* In words of which the planner has statistics: it must see that nearly all rows are, and go along the order. */
+	later = mem_printf("%1$s AND (o.%2$s IS NULL OR o.%2$s <= now())", pending, t->scheduled.quoted);
 	free(pending);
 	return later;
 }
@@ -87,7 +88,7 @@ static bool count_pending(PGconn *conn, const struct table *t, struct outbox_ove
 		return false;
 	o->pending = atoll(PQgetvalue(res, 0, 0));
 	o->more = o->pending > PENDING_MAX;
-	o->pending = MIN(o->pending, PENDING_MAX);
+	o->pending = o->estimate = MIN(o->pending, PENDING_MAX);
 	return true;
 }
 
@@ -108,6 +109,24 @@ static bool count_scheduled(PGconn *conn, const struct table *t, struct outbox_o
 	o->scheduled = atoll(PQgetvalue(res, 0, 0));
 	if (!PQgetisnull(res, 0, 1))
 		o->next_due_ms = atoll(PQgetvalue(res, 0, 1));
+	return true;
+}
+
+/* Of very many, how many the planner expects: from the table's size and statistics, without reading it. It has no idea of how
+ * many are scheduled, which are counted. */
+static bool estimate_pending(PGconn *conn, const struct table *t, struct outbox_overview *o, struct error *err)
+{
+	_cleanup_(mem_freep) char *pending = table_pending(t), *sql = NULL;
+	_cleanup_(pg_result_clearp) PGresult *res = NULL;
+	const char *rows;
+
+	if (!o->more)
+		return true;
+	sql = mem_printf("EXPLAIN SELECT FROM %s o WHERE %s", t->name, pending);
+	if (!pg_query(conn, "estimate pending rows", sql, 0, NULL, &res, err))
+		return false;
+	rows = strstr(PQgetvalue(res, 0, 0), " rows=");
+	o->estimate = MAX(rows ? atoll(rows + strlen(" rows=")) - o->scheduled : 0, PENDING_MAX);
 	return true;
 }
 
@@ -188,15 +207,28 @@ static bool find_pause(PGconn *conn, const struct table *t, struct outbox_overvi
 	return true;
 }
 
-static void read_outbox(PGconn *conn, struct outbox_overview *o)
+void overview_read_outbox(PGconn *conn, const struct outbox_config *config, struct outbox_overview *o)
 {
 	_cleanup_(table_freep) struct table *t = NULL;
 	struct error err = { 0 };
 
+	*o = (struct outbox_overview){ .config = config };
 	if (!table_open(conn, o->config, NULL, 0, &t, &err) || !count_pending(conn, t, o, &err) ||
-	    !count_scheduled(conn, t, o, &err) || !find_oldest(conn, t, o, &err) || !count_held(conn, t, o, &err) ||
-	    !find_pause(conn, t, o, &err))
+	    !count_scheduled(conn, t, o, &err) || !estimate_pending(conn, t, o, &err) || !find_oldest(conn, t, o, &err) ||
+	    !count_held(conn, t, o, &err) || !find_pause(conn, t, o, &err))
 		o->error = err;
+}
+
+void overview_release_outbox(struct outbox_overview *o)
+{
+	free(o->retry_at);
+	free(o->paused_since);
+	free(o->paused_by);
+}
+
+bool overview_read_slots(PGconn *conn, PGresult **ret, struct error *err)
+{
+	return pg_query(conn, "read the replication slots", select_slots, 0, NULL, ret, err);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------------------ */
@@ -209,14 +241,12 @@ bool overview_read(PGconn *conn, const struct config *config, struct overview *r
 	    !pg_query(conn, "read the nodes", select_nodes, 0, NULL, &o.nodes, err) ||
 	    !pg_query(conn, "read the workers of the nodes", select_workers, 0, NULL, &o.workers, err) ||
 	    !pg_query(conn, "read the sinks of the nodes", select_sinks, 0, NULL, &o.sinks, err) ||
-	    !pg_query(conn, "read the replication slots", select_slots, 0, NULL, &o.slots, err))
+	    !overview_read_slots(conn, &o.slots, err))
 		return false;
 	o.n_outboxes = config->n_outboxes;
 	o.outboxes = mem_new_array(struct outbox_overview, o.n_outboxes);
-	for (size_t i = 0; i < o.n_outboxes; i++) {
-		o.outboxes[i].config = &config->outboxes[i];
-		read_outbox(conn, &o.outboxes[i]);
-	}
+	for (size_t i = 0; i < o.n_outboxes; i++)
+		overview_read_outbox(conn, &config->outboxes[i], &o.outboxes[i]);
 	*ret = o;
 	o = (struct overview){ 0 };
 	return true;
@@ -228,10 +258,7 @@ void overview_release(struct overview *o)
 	PQclear(o->workers);
 	PQclear(o->sinks);
 	PQclear(o->slots);
-	for (size_t i = 0; i < o->n_outboxes; i++) {
-		free(o->outboxes[i].retry_at);
-		free(o->outboxes[i].paused_since);
-		free(o->outboxes[i].paused_by);
-	}
+	for (size_t i = 0; i < o->n_outboxes; i++)
+		overview_release_outbox(&o->outboxes[i]);
 	free(o->outboxes);
 }

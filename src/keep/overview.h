@@ -73,7 +73,8 @@ enum {
 struct outbox_overview {
 	const struct outbox_config *config;
 	int64_t pending;                /* at most PENDING_MAX; without those that are scheduled for later */
-	bool more;                      /* than that */
+	bool more;                      /* than that … */
+	int64_t estimate;               /* … and how many the planner thinks; `pending` when that is exact */
 	int64_t oldest_ms;              /* age of the first row; -1: there is none, or it cannot be told */
 	int64_t scheduled;              /* rows for later, at most PENDING_MAX … */
 	int64_t next_due_ms;            /* … and until the first of them is due; -1: there is none */
@@ -100,5 +101,10 @@ struct overview {
  * read is said in its own `error`. The settings must outlive the result. */
 bool overview_read(PGconn *conn, const struct config *config, struct overview *ret, struct error *err);
 void overview_release(struct overview *o);      /* also for _cleanup_ */
+
+/* Parts of it. What is wrong with an outbox is in its `error`. */
+void overview_read_outbox(PGconn *conn, const struct outbox_config *config, struct outbox_overview *ret);
+void overview_release_outbox(struct outbox_overview *o);
+bool overview_read_slots(PGconn *conn, PGresult **ret, struct error *err);
 
 #endif

@@ -55,6 +55,7 @@ enum hold_kind {
 	HOLD_BLOCK,                     /* nor then: the delay is longer than anybody lives */
 	HOLD_BURY,                      /* it moves to postrider.dead_letter */
 	HOLD_SKIP,                      /* it is dropped */
+	HOLD_KIND_COUNT
 };
 
 struct hold {

@@ -39,7 +39,7 @@ static void add_worker(struct buf *json, struct worker *worker)
 	add_count(json, "empty_claims", w.counts.empty_claims);
 	add_count(json, "looked", w.counts.looked);
 	add_count(json, "lost", w.counts.lost);
-	add_count(json, "claim_ms", w.counts.claim_us / 1000);
+	add_count(json, "claim_ms", w.counts.claim_time.sum_us / 1000);
 	buf_add_char(json, '}');
 }
 
@@ -74,7 +74,8 @@ static void add_sink(struct buf *json, const struct sink_config *config, struct 
 	buf_add_char(json, '}');
 }
 
-char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct worker *const *workers, size_t n_workers)
+char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct worker *const *workers, size_t n_workers,
+		       bool surveys)
 {
 	_cleanup_(buf_release) struct buf json = { 0 };
 	size_t next = 0;
@@ -98,6 +99,11 @@ char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct 
 			add_worker(&json, workers[next++]);
 		}
 		buf_add_str(&json, "]}");
+	}
+	buf_add_str(&json, "],\"surveys\":[");
+	for (const struct outbox *o = outboxes; surveys && o < outboxes + n_outboxes; o++) {
+		buf_add_str(&json, o > outboxes ? "," : "");
+		buf_add_json(&json, slice_of(o->table->name));
 	}
 	buf_add_str(&json, "]}");
 	return buf_take(&json);

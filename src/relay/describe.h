@@ -7,7 +7,9 @@
 
 #include "relay/worker.h"
 
-/* `workers` are those of all outboxes, in their order; there may be none yet. Any thread. The caller frees. */
-char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct worker *const *workers, size_t n_workers);
+/* `workers` are those of all outboxes, in their order; there may be none yet. `surveys`: this node can read the figures of its tables
+ * for all (observe/survey.h). Any thread. The caller frees. */
+char *describe_workers(const struct outbox *outboxes, size_t n_outboxes, struct worker *const *workers, size_t n_workers,
+		       bool surveys);
 
 #endif

@@ -313,8 +313,10 @@ static void finish_settled(struct feed *f)
 {
 	for (uint32_t i = 0; i < f->n_done; i++)
 		window_done(f->window, f->done[i]);
-	for (uint32_t i = 0; i < f->n_holds; i++)
+	for (uint32_t i = 0; i < f->n_holds; i++) {
+		f->counts.holds[f->holds[i].kind]++;
 		window_done(f->window, f->holds[i].event);
+	}
 	f->counts.settled += f->n_done;
 	if (f->one_by_one > 0 && f->n_done > 0)
 		f->one_by_one--;
@@ -422,7 +424,7 @@ static void digest(struct feed *f, struct answer *a, int64_t now)
 	f->counts.claims++;
 	f->counts.looked += a->looked;
 	f->counts.lost += a->lost;
-	f->counts.claim_us += (uint64_t)(clock_us() - f->claim_began_us);
+	histogram_add(&f->counts.claim_time, clock_us() - f->claim_began_us);
 	f->counts.empty_claims += rows == 0;
 	log_debug("claim.answered", F_STR("outbox", outbox_name(f)), F_INT("worker", f->env.worker), F_INT("rows", rows),
 		  F_INT("looked", a->looked), F_INT("lost", a->lost), F_INT("us", clock_us() - f->claim_began_us));

@@ -8,6 +8,7 @@
 
 #include "base/backoff.h"
 #include "base/error.h"
+#include "base/histogram.h"
 #include "read/reader.h"
 #include "relay/admit.h"
 #include "relay/bell.h"
@@ -21,7 +22,8 @@ struct feed_counts {
 	uint64_t claims, empty_claims;
 	uint64_t looked;                        /* entities, rows or shards that claims tried to get … */
 	uint64_t lost;                          /* … and did not get, because others had them */
-	uint64_t claim_us;                      /* time in exchanges that claimed */
+	struct histogram claim_time;            /* of exchanges that claimed */
+	uint64_t holds[HOLD_KIND_COUNT];        /* refusals that are recorded, by what followed */
 };
 
 struct feed_env {

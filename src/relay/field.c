@@ -9,6 +9,7 @@
 #include "pg/array.h"
 
 #define MICROSECONDS 1000000
+#define EPOCH_US (INT64_C(946684800) * MICROSECONDS)    /* 2000-01-01, from which PostgreSQL counts */
 
 struct slice field_raw(const PGresult *rows, int row, int column)
 {
@@ -36,6 +37,19 @@ static int64_t integer_of(struct slice raw)
 		value = value << 8 | (unsigned char)raw.ptr[i];
 	/* The sign bit of the narrower type becomes that of the wider one. */
 	return raw.len < 8 ? (int64_t)(value << (64 - 8 * raw.len)) >> (64 - 8 * raw.len) : (int64_t)value;
+}
+
+bool field_time(const PGresult *rows, int row, int column, int64_t *ret_us)
+{
+	int64_t since;
+
+	if (PQftype(rows, column) != TYPE_TIMESTAMPTZ || PQgetlength(rows, row, column) != sizeof(since))
+		return false;
+	since = integer_of(field_raw(rows, row, column));
+	if (since == INT64_MIN || since > INT64_MAX - EPOCH_US)
+		return false;
+	*ret_us = since + EPOCH_US;
+	return true;
 }
 
 static struct slice integer_text(struct arena *a, struct slice raw)

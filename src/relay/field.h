@@ -10,6 +10,8 @@
 struct slice field_raw(const PGresult *rows, int row, int column);
 /* An integer that is not NULL and has four bytes. */
 int32_t field_int4(const PGresult *rows, int row, int column);
+/* Microseconds since 1970, of a timestamptz that is neither NULL nor infinite. False for any other value. */
+bool field_time(const PGresult *rows, int row, int column, int64_t *ret_us);
 /* As text: where the type is not text by itself, in the batch's arena. A time is RFC 3339 in UTC. */
 struct slice field_text(struct batch *b, int row, int column);
 

@@ -3,6 +3,7 @@
 #define POSTRIDER_RELAY_RFC3339_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/arena.h"
 #include "base/slice.h"
@@ -12,5 +13,8 @@
  * taken for UTC; an offset other than zero stays one. False for text that is no such time ("infinity", a year before
  * Christ, a number): *ret is not touched. */
 bool rfc3339_from_postgres(struct slice text, struct arena *arena, struct slice *ret);
+
+/* Microseconds since 1970 of a time as above makes it, or as PostgreSQL prints it. False when it is none. */
+bool rfc3339_parse(struct slice text, int64_t *ret_us);
 
 #endif

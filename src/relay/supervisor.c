@@ -13,6 +13,9 @@
 #include "keep/heart.h"
 #include "keep/steering.h"
 #include "keep/janitor.h"
+#include "observe/observed.h"
+#include "observe/routes.h"
+#include "observe/survey.h"
 #include "pg/conn.h"
 #include "pg/migrate.h"
 #include "relay/describe.h"
@@ -36,6 +39,8 @@ struct supervisor {
 	struct node node;
 	struct heart *heart;
 	struct janitor *janitor;
+	struct observed observed;
+	struct http_server *http;       /* NULL: the settings want none */
 	int schema_version;             /* that the database has */
 	sigset_t signals;
 	bool ready;
@@ -158,11 +163,17 @@ static bool look_at_tables(struct supervisor *s, struct error *err)
 
 /* --- the node among others ---------------------------------------------------------------------------------------- */
 
+static bool is_watched(const struct supervisor *s)
+{
+	return s->config->http.listen[0] != '\0';
+}
+
 static char *describe(void *arg)
 {
 	struct supervisor *s = arg;
 
-	return describe_workers(s->outboxes, s->config->n_outboxes, s->workers, s->n_workers);
+	return describe_workers(s->outboxes, s->config->n_outboxes, s->workers, s->n_workers,
+				is_watched(s));
 }
 
 /* Another node has gone: what it held may be free. */
@@ -311,6 +322,35 @@ static void start_listener(struct supervisor *s)
 	free(outboxes);
 }
 
+/* --- being watched ------------------------------------------------------------------------------------------------ */
+
+/* Before anything else, so that probes are answered while we wait for the database. */
+static void start_http(struct supervisor *s)
+{
+	s->observed.config = s->config;
+	s->observed.node = &s->node;
+	s->observed.outboxes = s->outboxes;
+	if (is_watched(s))
+		s->http = http_server_start(&s->config->http, observe_routes, &s->observed);
+}
+
+/* When all threads run. */
+static void show_all(struct supervisor *s)
+{
+	if (!is_watched(s))
+		return;
+	s->observed.workers = s->workers;
+	s->observed.heart = s->heart;
+	s->observed.survey = survey_start(s->config, &s->node, s->outboxes);
+	atomic_store(&s->observed.running, true);
+}
+
+static void stop_watching(struct supervisor *s)
+{
+	http_server_stop(TAKE_PTR(s->http));
+	survey_stop(TAKE_PTR(s->observed.survey));
+}
+
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
 static bool all_ready(const struct supervisor *s)
@@ -419,12 +459,14 @@ static bool run_and_stop(struct supervisor *s, struct error *err)
 	if (!start_workers(s, err) || !heart_start(s->heart, err) || !janitor_start(s->config, &s->janitor, err))
 		abort();        /* some threads run and some do not: nothing sensible is left to do */
 	start_listener(s);
+	show_all(s);
 	sig = run_until_signal(s, err);
 	log_info("relay.stopping", F_STR("signal", sig ? sigabbrev_np(sig) : ""), F_INT("timeout_ms", s->config->stop_timeout_ms));
 	if (!drain(s)) {
 		log_warn("relay.killed", F_STR("meaning", "rows on their way are published again after the next start"));
 		_exit(1);
 	}
+	stop_watching(s);
 	listener_stop(s->listener);
 	janitor_stop(s->janitor);
 	for (size_t i = 0; i < s->n_workers; i++)
@@ -451,11 +493,13 @@ bool supervisor_run(const struct config *config, struct error *err)
 	log_info("relay.started", F_STR("version", POSTRIDER_VERSION), F_STR("node", config->node),
 		 F_STR("config", config->file));
 	if (prepare(&s, err)) {
+		start_http(&s);
 		if (wait_to_join(&s, &sig, err))
 			ok = run_and_stop(&s, err);
 		else
 			ok = sig != 0;
 	}
+	stop_watching(&s);
 	release(&s);
 	return ok;
 }

@@ -13,7 +13,9 @@
 #include "base/mem.h"
 #include "relay/batch.h"
 #include "relay/feed.h"
+#include "relay/field.h"
 #include "relay/limiter.h"
+#include "relay/rfc3339.h"
 #include "relay/verdict.h"
 #include "relay/window.h"
 
@@ -31,6 +33,8 @@ struct worker {
 	const struct sink_driver *drivers[WINDOW_STAGES_MAX];
 	uint32_t n_sinks;
 	struct limiter failures;
+	struct sink_counts counts[WINDOW_STAGES_MAX]; /* since the start … */
+	struct histogram latency;               /* … as in struct worker_state */
 	bool gone;                              /* the worker cannot go on */
 	struct error why_broken;                /* written before `broken` is set */
 	pthread_mutex_t state_lock;
@@ -114,24 +118,55 @@ static void end_letter(struct event *ev)
 	ev->failure = TAKE_PTR(ev->reason);
 }
 
+/* From the row itself where it is a number there, which is much quicker to read. */
+static bool created_at(const struct event *ev, int64_t *ret_us)
+{
+	const struct batch *b = ev->batch;
+
+	return field_time(b->rows, batch_row(b, (uint32_t)(ev - b->events)), FIELD_CREATED_AT, ret_us) ||
+	       rfc3339_parse(ev->created_at, ret_us);
+}
+
+/* `today_us` is the time of day: created_at is one. */
+static void count_passed(struct worker *w, const struct event *ev, int64_t today_us)
+{
+	int64_t created_us;
+
+	w->counts[ev->stage].acknowledged++;
+	if (ev->stage + 1u == w->n_sinks && created_at(ev, &created_us))
+		histogram_add(&w->latency, today_us - created_us);
+}
+
+static void take_failure(struct worker *w, struct event *ev, int64_t now)
+{
+	enum window_action action = verdict_of(ev->failure->kind)->action;
+	struct sink_counts *counts = &w->counts[ev->stage];
+
+	/* A letter ends with the refusal that it had, which is counted. */
+	counts->errors[ev->failure->kind] += !ev->letter;
+	if (action == WINDOW_RESEND) {
+		counts->resent++;
+		log_failure(w, ev, now);
+	} else if (becomes_letter(w, ev)) {
+		action = WINDOW_RESEND;
+	}
+	window_failed(&w->window, ev, action);
+}
+
 static void take_outcomes(struct worker *w, int64_t now)
 {
-	struct event *next;
+	struct event *first = mailbox_take(&w->mailbox), *next;
+	int64_t today_us = first ? clock_today_us() : 0;
 
-	for (struct event *ev = mailbox_take(&w->mailbox); ev; ev = next) {
+	for (struct event *ev = first; ev; ev = next) {
 		next = ev->next;        /* the window may put the event on a list of its own */
 		end_letter(ev);
-		if (!ev->failure) {
+		if (ev->failure) {
+			take_failure(w, ev, now);
+		} else {
+			count_passed(w, ev, today_us);
 			window_passed(&w->window, ev);
-			continue;
 		}
-		enum window_action action = verdict_of(ev->failure->kind)->action;
-
-		if (action == WINDOW_RESEND)
-			log_failure(w, ev, now);
-		else if (becomes_letter(w, ev))
-			action = WINDOW_RESEND;
-		window_failed(&w->window, ev, action);
 	}
 }
 
@@ -270,8 +305,11 @@ static void show_state(struct worker *w)
 	snprintf(w->state.error, sizeof(w->state.error), "%s", w->state.connected ? "" : w->feed.why_lost.message);
 	w->state.entities = w->window.n_lanes;
 	w->state.rows = w->window.rows;
+	w->state.bytes = w->window.bytes;
 	w->state.session = session(w);
 	w->state.counts = w->feed.counts;
+	memcpy(w->state.sinks, w->counts, w->n_sinks * sizeof(w->counts[0]));
+	w->state.latency = w->latency;
 	pthread_mutex_unlock(&w->state_lock);
 }
 
@@ -310,7 +348,10 @@ static bool turn(struct worker *w)
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
+	char name[16];          /* that the kernel keeps, for `top -H` */
 
+	snprintf(name, sizeof(name), "worker-%u", w->number);
+	pthread_setname_np(pthread_self(), name);
 	while (turn(w))
 		;
 	if (!feed_idle(&w->feed))

@@ -41,16 +41,26 @@ struct worker_totals {
 	uint64_t claimed, settled, claims, empty_claims;
 };
 
-/* What a worker holds and has done, for `postrider status`. */
+/* What came back from one sink, in rows. */
+struct sink_counts {
+	uint64_t acknowledged;
+	uint64_t resent;
+	uint64_t errors[ERROR_KIND_COUNT];
+};
+
+/* What a worker holds and has done, for `postrider status` and for metrics. */
 struct worker_state {
 	uint32_t number;
 	bool connected;
 	const char *condition;                  /* "standby"; NULL: it works as all do */
 	char error[sizeof((struct error){ 0 }.message)]; /* why it is not connected; "": it is, or has not tried yet */
 	uint32_t entities;                      /* held */
-	uint32_t rows;                          /* in flight */
+	uint32_t rows;                          /* in flight … */
+	size_t bytes;                           /* … and their weight */
 	int session;                            /* the server's process whose locks are this worker's; 0: it has no locks */
 	struct feed_counts counts;
+	struct sink_counts sinks[WINDOW_STAGES_MAX];
+	struct histogram latency;               /* from created_at to the last acknowledgement */
 };
 
 /* Called by the supervisor. */

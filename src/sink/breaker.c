@@ -1,6 +1,6 @@
 #include "sink/breaker.h"
 
-#include <time.h>
+#include "base/clock.h"
 
 void breaker_init(struct breaker *b)
 {
@@ -13,14 +13,6 @@ void breaker_release(struct breaker *b)
 	pthread_mutex_destroy(&b->lock);
 }
 
-static int64_t time_of_day_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 bool breaker_open(struct breaker *b, const struct error *why)
 {
 	bool was_open;
@@ -28,7 +20,7 @@ bool breaker_open(struct breaker *b, const struct error *why)
 	pthread_mutex_lock(&b->lock);
 	was_open = atomic_exchange(&b->open, true);
 	if (!was_open)
-		b->since_ms = time_of_day_ms();
+		b->since_ms = clock_today_us() / 1000;
 	b->why = *why;
 	pthread_mutex_unlock(&b->lock);
 	return !was_open;

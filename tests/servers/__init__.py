@@ -13,10 +13,11 @@ from .kafka import Kafka
 from .nats import Nats
 from .pgbouncer import PgBouncer
 from .postgres import Postgres
+from .prometheus import Prometheus
 from .rabbitmq import RabbitMQ
 from .redis import Redis
 from .toxiproxy import Toxiproxy
 from .webhook import Webhook
 
-__all__ = ["Kafka", "Nats", "PgBouncer", "Postgres", "RabbitMQ", "Redis", "ServerError", "ServerMissing", "Toxiproxy",
-           "Webhook", "exit_on_signals", "servers_required"]
+__all__ = ["Kafka", "Nats", "PgBouncer", "Postgres", "Prometheus", "RabbitMQ", "Redis", "ServerError", "ServerMissing",
+           "Toxiproxy", "Webhook", "exit_on_signals", "servers_required"]

@@ -29,7 +29,8 @@ static void wrong_files_are_told_with_their_place(void **state _unused_)
 		/* Keys. */
 		{ "databse: {}\n" OUTBOX SINK, "f.yaml:1:1: unknown key \"databse\"; did you mean `database`?\n" },
 		{ "zzz: 1\n" OUTBOX SINK,
-		  "f.yaml:1:1: unknown key \"zzz\"; known are node, heartbeat, stop_timeout, log, database, outboxes\n" },
+		  "f.yaml:1:1: unknown key \"zzz\"; known are node, heartbeat, stop_timeout, log, database, http, "
+		  "outboxes\n" },
 		{ "log: {levl: info}\n" OUTBOX SINK, "f.yaml:1:7: unknown key \"levl\"; did you mean `level`?\n" },
 		{ OUTBOX "    wrokers: 4\n" SINK, "f.yaml:3:5: unknown key \"wrokers\"; did you mean `workers`?\n" },
 		{ OUTBOX "    route: {\"to\\npic\": x}\n" SINK,
@@ -125,6 +126,13 @@ static void wrong_files_are_told_with_their_place(void **state _unused_)
 		{ OUTBOX SINK "  again:\n" SINK,
 		  "f.yaml:4:3: outbox `orders` reads table \"public.outbox\" already; one outbox may have several "
 		  "sinks\n" },
+
+		{ "http: {listen: \"0.0.0.0:9187\"}\n" OUTBOX SINK,
+		  "f.yaml:1:16: other machines can reach 0.0.0.0:9187: name a file with a token in `http.token_file`, or listen "
+		  "on 127.0.0.1\n" },
+		{ "http: {listen: \"relay:9187\"}\n" OUTBOX SINK,
+		  "f.yaml:1:16: `http.listen` must be an address in digits, or localhost, and a port from 1 to 65535, such as "
+		  "`127.0.0.1:9187` or `[::1]:9187`\n" },
 
 		/* Several at once. */
 		{ "nod: a\nlog: {level: loud}\n" OUTBOX "    workers: many\n    sinks: [{type: kafka}]\n",
