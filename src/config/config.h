@@ -121,6 +121,10 @@ struct postgres_sink_config {
 	char *table;
 };
 
+struct queue_sink_config {
+	struct database_config database; /* url "" : the outbox's own database */
+};
+
 struct rabbitmq_config {
 	char *hosts;
 	char *vhost;
@@ -188,6 +192,7 @@ struct sink_config {
 	struct kafka_config kafka;
 	struct nats_config nats;
 	struct postgres_sink_config postgres;
+	struct queue_sink_config queue;
 	struct rabbitmq_config rabbitmq;
 	struct redis_config redis;
 	struct stdout_config std;

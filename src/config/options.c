@@ -38,6 +38,7 @@ static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-5
 #define STRUCT_KAFKA struct sink_config
 #define STRUCT_NATS struct sink_config
 #define STRUCT_POSTGRES struct sink_config
+#define STRUCT_QUEUE struct sink_config
 #define STRUCT_RABBITMQ struct sink_config
 #define STRUCT_REDIS struct sink_config
 #define STRUCT_STDOUT struct sink_config
@@ -86,6 +87,7 @@ const struct option_section option_sections[] = {
 	{ SCOPE_NATS, "", "Sinks of type nats", "Streams of NATS JetStream. The subject is `route.topic`." },
 	{ SCOPE_POSTGRES, "", "Sinks of type postgres",
 	  "An event store: appends with a version per entity and a unique message id." },
+	{ SCOPE_QUEUE, "", "Sinks of type queue", "Queues in PostgreSQL, without a broker. The queue is `route.topic`." },
 	{ SCOPE_RABBITMQ, "", "Sinks of type rabbitmq",
 	  "RabbitMQ with publisher confirms. `route.topic` is the routing key." },
 	{ SCOPE_REDIS, "", "Sinks of type redis", "Redis Streams: `route.topic` is the stream." },
@@ -105,6 +107,7 @@ static const struct {
 	[SCOPE_KAFKA] = { "outboxes.<name>.sinks.<n>.", "kafka" },
 	[SCOPE_NATS] = { "outboxes.<name>.sinks.<n>.", "nats" },
 	[SCOPE_POSTGRES] = { "outboxes.<name>.sinks.<n>.", "postgres" },
+	[SCOPE_QUEUE] = { "outboxes.<name>.sinks.<n>.", "queue" },
 	[SCOPE_RABBITMQ] = { "outboxes.<name>.sinks.<n>.", "rabbitmq" },
 	[SCOPE_REDIS] = { "outboxes.<name>.sinks.<n>.", "redis" },
 	[SCOPE_STDOUT] = { "outboxes.<name>.sinks.<n>.", "stdout" },

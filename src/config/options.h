@@ -19,6 +19,7 @@ enum option_scope {
 	SCOPE_KAFKA,                    /* struct sink_config, for one type of sink only */
 	SCOPE_NATS,
 	SCOPE_POSTGRES,
+	SCOPE_QUEUE,
 	SCOPE_RABBITMQ,
 	SCOPE_REDIS,
 	SCOPE_STDOUT,

@@ -24,6 +24,7 @@ static const struct {
 	{ SCOPE_NATS, "tls_key_file", "tls_cert_file" },
 	{ SCOPE_NATS, "password_file", "user" },
 	{ SCOPE_POSTGRES, "password_file", "url" },
+	{ SCOPE_QUEUE, "password_file", "url" },
 	{ SCOPE_REDIS, "user", "password_file" },
 	{ SCOPE_REDIS, "tls_cert_file", "tls_key_file" },
 	{ SCOPE_REDIS, "tls_key_file", "tls_cert_file" },
@@ -110,7 +111,7 @@ static void check_sink(struct loader *l, const struct place *p, struct sink_conf
 	if (!p->sink_type || sink->type[0] == '\0') {
 		if (!place_origin(p, "type"))
 			config_errors_add(l->errors, CONFIG_ERROR, sink->where,
-					  "a sink needs a `type`: kafka, nats, postgres, rabbitmq, redis, stdout or webhook");
+					  "a sink needs a `type`: kafka, nats, postgres, queue, rabbitmq, redis, stdout or webhook");
 		return;
 	}
 	if (sink->name[0] == '\0') {

@@ -36,6 +36,7 @@ static const struct part {
 	{ SCOPE_KAFKA, "", "", "", "        " },
 	{ SCOPE_NATS, "", "      #- type: nats\n", "      ", "      #  " },
 	{ SCOPE_POSTGRES, "", "      #- type: postgres\n", "      ", "      #  " },
+	{ SCOPE_QUEUE, "", "      #- type: queue\n", "      ", "      #  " },
 	{ SCOPE_RABBITMQ, "", "      #- type: rabbitmq\n", "      ", "      #  " },
 	{ SCOPE_REDIS, "", "      #- type: redis\n", "      ", "      #  " },
 	{ SCOPE_STDOUT, "", "      #- type: stdout\n", "      ", "      #  " },

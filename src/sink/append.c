@@ -12,10 +12,12 @@
 
 enum { RETRY_FIRST_MS = 200, RETRY_MAX_MS = 10000, ANSWER_SLACK_MS = 2000 };
 
-void append_init(struct append *a, const struct database_config *database, const char *table,
-		 struct outcomes *outcomes, struct breaker *breaker)
+void append_init(struct append *a, const struct store_kind *kind, const struct database_config *database,
+		 const char *table, struct outcomes *outcomes, struct breaker *breaker)
 {
-	*a = (struct append){ .database = database, .table = table, .outcomes = outcomes, .breaker = breaker };
+	*a = (struct append){
+		.kind = kind, .database = database, .table = table, .outcomes = outcomes, .breaker = breaker
+	};
 	backoff_init(&a->backoff, RETRY_FIRST_MS, RETRY_MAX_MS, random_seed());
 	event_rows_init(&a->rows);
 }
@@ -29,7 +31,7 @@ void append_release(struct append *a)
 		outcomes_fail(a->outcomes, a->events + a->at, a->count - a->at, &why);
 	dial_cancel(a->dial);
 	pg_closep(&a->conn);
-	event_store_free(a->store);
+	store_free(a->store);
 	event_rows_release(&a->rows);
 	free(a->events);
 	free(a->refused);
@@ -48,12 +50,12 @@ static void want_connection(struct append *a, int64_t now_ms)
 		return;
 	a->wanted = now_ms < a->retry_at_ms;
 	if (!a->wanted)
-		a->dial = dial_start(a->database, a->table);
+		a->dial = dial_start(a->kind, a->database, a->table);
 }
 
 static void finish_dial(struct append *a, int64_t now_ms)
 {
-	struct event_store *store;
+	struct store *store;
 
 	if (!dial_finish(TAKE_PTR(a->dial), &a->conn, &store, &a->why_away)) {
 		a->away = true;
@@ -62,7 +64,7 @@ static void finish_dial(struct append *a, int64_t now_ms)
 		return;
 	}
 	breaker_close(a->breaker);
-	event_store_free(a->store);
+	store_free(a->store);
 	a->store = store;
 	PQsetnonblocking(a->conn, 1);
 }
@@ -116,6 +118,12 @@ static void give_up(struct append *a, const struct error *why, int64_t now_ms)
 	pause_after(a, now_ms);
 }
 
+bool append_send(struct append *a, PGconn *conn, const char *name, struct event *const events[], uint32_t n,
+		 struct error *err)
+{
+	return event_rows_send(&a->rows, conn, name, a->store->n_columns, a->store->bytes, events, n, err);
+}
+
 static void flush(struct append *a)
 {
 	/* On failure reading says why. */
@@ -125,7 +133,7 @@ static void flush(struct append *a)
 /* Sends `n` events from number `at` on. False: it did not work out, and `failed` or the loss of the set says how. */
 static bool send_events(struct append *a, uint32_t n, int64_t now_ms)
 {
-	a->failed = !event_store_send(a->conn, a->store, DIAL_STATEMENT, &a->rows, a->events + a->at, n, &a->why);
+	a->failed = !append_send(a, a->conn, DIAL_STATEMENT, a->events + a->at, n, &a->why);
 	if (!a->failed) {
 		a->answer_by_ms = now_ms + a->database->statement_timeout_ms + ANSWER_SLACK_MS;
 		flush(a);
@@ -235,7 +243,7 @@ static void conclude(struct append *a, int64_t now_ms)
 /* How many events go into one statement. A row that was refused before goes alone: it would take the others with it. */
 static uint32_t choose(struct event *const events[], uint32_t n)
 {
-	uint32_t fit = event_store_fit(events, n);
+	uint32_t fit = event_rows_fit(events, n);
 
 	if (events[0]->attempt > 0)
 		return 1;
@@ -289,7 +297,7 @@ static bool receive(struct append *a)
 			continue;
 		a->failed = true;
 		pg_error(a->conn, res, "append events", &a->why);
-		a->outrun = event_store_was_outrun(a->store, res);
+		a->outrun = a->kind->was_outrun(a->store, res);
 	}
 	return false;
 }

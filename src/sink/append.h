@@ -1,10 +1,9 @@
-/* Appending to an event store over a connection of our own, inside the worker's loop.
+/* Appending to a store (store.h) over a connection of our own, inside the worker's loop.
  *
  * It connects when there is something to append, and after a failure pauses longer each time. One statement is under
  * way at a time and commits by itself. When a set is refused because of what a row says, its events go again one by
  * one, so that only the bad one fails. When another worker stored an event of the same entity at the same time, the set
- * goes again at once. What is submitted again after a lost connection is stored once: see
- * event_store.h. */
+ * goes again at once. */
 #ifndef POSTRIDER_SINK_APPEND_H
 #define POSTRIDER_SINK_APPEND_H
 
@@ -15,10 +14,12 @@
 #include "base/backoff.h"
 #include "sink/breaker.h"
 #include "sink/dial.h"
-#include "sink/event_store.h"
+#include "sink/event_rows.h"
 #include "sink/outcome.h"
+#include "sink/store.h"
 
 struct append {
+	const struct store_kind *kind;
 	const struct database_config *database;
 	const char *table;
 	struct outcomes *outcomes;
@@ -26,7 +27,7 @@ struct append {
 
 	struct dial *dial;              /* NULL: nobody is connecting */
 	PGconn *conn;                   /* NULL: no connection */
-	struct event_store *store;      /* as it was at the last connect; NULL before the first */
+	struct store *store;            /* as it was at the last connect; NULL before the first */
 	bool wanted;                    /* connect as soon as the pause is over */
 	struct backoff backoff;
 	int64_t retry_at_ms;
@@ -42,7 +43,7 @@ struct append {
 	bool unflushed;                 /* libpq has bytes to send */
 	int64_t answer_by_ms;           /* when the statement under way must have been answered */
 	bool failed;                    /* the statement under way; `why` is set */
-	bool outrun;                    /* and that because another worker was faster: event_store_was_outrun */
+	bool outrun;                    /* and that because another worker was faster: was_outrun of its kind */
 	bool recalled;                  /* nobody waits for the set under way */
 	bool has_company;               /* the sink was outrun once: others store events of the same entities */
 	struct error why;
@@ -50,8 +51,11 @@ struct append {
 };
 
 /* The arguments must outlive it. */
-void append_init(struct append *a, const struct database_config *database, const char *table,
-		 struct outcomes *outcomes, struct breaker *breaker);
+void append_init(struct append *a, const struct store_kind *kind, const struct database_config *database,
+		 const char *table, struct outcomes *outcomes, struct breaker *breaker);
+/* Sends one set as a statement that is prepared under this name: event_rows_send. */
+bool append_send(struct append *a, PGconn *conn, const char *name, struct event *const events[], uint32_t n,
+		 struct error *err);
 /* Events that are under way come back as ERROR_LOST. */
 void append_release(struct append *a);
 

@@ -10,6 +10,7 @@
 #include "pg/exec.h"
 
 struct dial {
+	const struct store_kind *kind;
 	const struct database_config *database;
 	const char *table;
 	struct errand errand;
@@ -18,7 +19,7 @@ struct dial {
 	/* Written by the thread, read after it has ended. */
 	bool connected;
 	PGconn *conn;
-	struct event_store *store;
+	struct store *store;
 	struct error why;
 };
 
@@ -31,21 +32,23 @@ struct dial {
 	" ('enable_seqscan', 'off'),"                                   \
 	" ('jit', 'off')) AS s(name, value)"
 
-bool dial_connect(const struct database_config *database, int interrupt_fd, PGconn **ret, struct error *err)
+bool dial_connect(const struct store_kind *kind, const struct database_config *database, int interrupt_fd, PGconn **ret,
+		  struct error *err)
 {
+	_cleanup_(mem_freep) char *who = mem_printf("the %s", kind->name);
 	_cleanup_(pg_closep) PGconn *conn = NULL;
 
-	if (!pg_connect(database, "event store", interrupt_fd, &conn, err) ||
-	    !pg_require_session(conn, database, "the event store", err) ||
+	if (!pg_connect(database, kind->name, interrupt_fd, &conn, err) ||
+	    !pg_require_session(conn, database, who, err) ||
 	    !pg_query(conn, "set up the session", SESSION_SQL, 0, NULL, NULL, err))
 		return false;
 	*ret = TAKE_PTR(conn);
 	return true;
 }
 
-static bool prepare(PGconn *conn, const struct event_store *store, struct error *err)
+static bool prepare(PGconn *conn, const struct store *store, struct error *err)
 {
-	_cleanup_(pg_result_clearp) PGresult *res = PQprepare(conn, DIAL_STATEMENT, store->insert, 0, NULL);
+	_cleanup_(pg_result_clearp) PGresult *res = PQprepare(conn, DIAL_STATEMENT, store->append, 0, NULL);
 
 	if (PQresultStatus(res) != PGRES_COMMAND_OK)
 		return pg_error(conn, res, "prepare to append events", err);
@@ -56,18 +59,19 @@ static void run(void *dial)
 {
 	struct dial *d = dial;
 
-	if (!dial_connect(d->database, d->errand.interrupt_fd, &d->conn, &d->why))
+	if (!dial_connect(d->kind, d->database, d->errand.interrupt_fd, &d->conn, &d->why))
 		return;
 	atomic_store(&d->socket, PQsocket(d->conn));
 	/* Who cancels either sees the socket, or is seen here. */
-	d->connected = !errand_is_interrupted(&d->errand) && event_store_learn(d->conn, d->table, &d->store, &d->why) &&
+	d->connected = !errand_is_interrupted(&d->errand) && d->kind->learn(d->conn, d->table, &d->store, &d->why) &&
 		       prepare(d->conn, d->store, &d->why);
 }
 
-struct dial *dial_start(const struct database_config *database, const char *table)
+struct dial *dial_start(const struct store_kind *kind, const struct database_config *database, const char *table)
 {
 	struct dial *d = mem_new(struct dial);
 
+	d->kind = kind;
 	d->database = database;
 	d->table = table;
 	d->socket = -1;
@@ -85,7 +89,7 @@ bool dial_is_over(const struct dial *d)
 	return errand_is_over(&d->errand);
 }
 
-bool dial_finish(struct dial *d, PGconn **ret_conn, struct event_store **ret_store, struct error *err)
+bool dial_finish(struct dial *d, PGconn **ret_conn, struct store **ret_store, struct error *err)
 {
 	bool connected;
 
@@ -97,7 +101,7 @@ bool dial_finish(struct dial *d, PGconn **ret_conn, struct event_store **ret_sto
 	} else {
 		*err = d->why;
 		pg_closep(&d->conn);
-		event_store_free(d->store);
+		store_free(d->store);
 	}
 	free(d);
 	return connected;
@@ -106,7 +110,7 @@ bool dial_finish(struct dial *d, PGconn **ret_conn, struct event_store **ret_sto
 void dial_cancel(struct dial *d)
 {
 	_cleanup_(pg_closep) PGconn *conn = NULL;
-	_cleanup_(event_store_freep) struct event_store *store = NULL;
+	_cleanup_(store_freep) struct store *store = NULL;
 	struct error err;
 
 	if (!d)

@@ -9,6 +9,7 @@ extern const struct sink_driver sink_kafka;
 extern const struct sink_driver sink_nats;
 #endif
 extern const struct sink_driver sink_postgres;
+extern const struct sink_driver sink_queue;
 #ifdef HAVE_RABBITMQ
 extern const struct sink_driver sink_rabbitmq;
 #endif
@@ -29,6 +30,7 @@ const struct sink_driver *const sink_drivers[] = {
 	&sink_nats,
 #endif
 	&sink_postgres,
+	&sink_queue,
 #ifdef HAVE_RABBITMQ
 	&sink_rabbitmq,
 #endif

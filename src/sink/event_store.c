@@ -4,17 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "pg/array.h"
 #include "pg/exec.h"
-#include "sink/json_line.h"
-
-enum {
-	SET_EVENTS = 500,
-	SET_BYTES = 8 << 20,
-	KEPT_BYTES = 1 << 20,           /* an array that had to grow larger is given back after use */
-};
-/* PostgreSQL allocates no value larger than this. */
-#define ARRAY_CEILING (((size_t)1 << 30) - 1024)
 
 static const char *const store_column_names[STORE_COLUMNS] = {
 	[STORE_ENTITY_TYPE] = "entity_type", [STORE_ENTITY_ID] = "entity_id",   [STORE_EVENT_TYPE] = "event_type",
@@ -111,7 +101,25 @@ char *event_store_column_list(void)
 	return buf_take(&list);
 }
 
-bool event_store_learn(PGconn *conn, const char *table, struct event_store **ret, struct error *err)
+static void event_store_free(struct store *base)
+{
+	struct event_store *store = (struct event_store *)base;
+
+	for (int i = 0; i < STORE_COLUMNS; i++)
+		free(store->types[i]);
+	free(store->table);
+	free(store->version_index);
+	free(store->store.append);
+	free(store);
+}
+
+static void event_store_freep(struct event_store **store)
+{
+	if (*store)
+		event_store_free(&(*store)->store);
+}
+
+static bool event_store_learn(PGconn *conn, const char *table, struct store **ret, struct error *err)
 {
 	_cleanup_(event_store_freep) struct event_store *store = mem_new(struct event_store);
 	_cleanup_(pg_result_clearp) PGresult *res = NULL;
@@ -131,126 +139,33 @@ bool event_store_learn(PGconn *conn, const char *table, struct event_store **ret
 	}
 	if (!PQgetisnull(res, 0, 2))
 		store->version_index = mem_strdup(PQgetvalue(res, 0, 2));
-	store->insert = insert_sql(store);
-	*ret = TAKE_PTR(store);
+	store->store.kind = &event_store_kind;
+	store->store.append = insert_sql(store);
+	store->store.n_columns = STORE_FILLED;
+	for (int i = 0; i < STORE_FILLED; i++)
+		store->store.bytes |= is_bytea(store, i) ? 1u << i : 0;
+	*ret = &TAKE_PTR(store)->store;
 	return true;
 }
 
-void event_store_free(struct event_store *store)
+/* Two gave a version of an entity at the same time, or would have but for a deadlock. Readers that keep no order let that
+ * happen. The next attempt finds the next version. */
+static bool event_store_was_outrun(const struct store *base, const PGresult *res)
 {
-	if (!store)
-		return;
-	for (int i = 0; i < STORE_COLUMNS; i++)
-		free(store->types[i]);
-	free(store->table);
-	free(store->insert);
-	free(store->version_index);
-	free(store);
-}
-
-void event_store_freep(struct event_store **store)
-{
-	event_store_free(*store);
-	*store = NULL;
-}
-
-void event_rows_init(struct event_rows *rows)
-{
-	for (int i = 0; i < STORE_FILLED; i++)
-		buf_init(&rows->arrays[i], ARRAY_CEILING);
-	buf_init(&rows->headers, ARRAY_CEILING);
-}
-
-void event_rows_release(struct event_rows *rows)
-{
-	for (int i = 0; i < STORE_FILLED; i++)
-		buf_release(&rows->arrays[i]);
-	buf_release(&rows->headers);
-}
-
-static void add_headers(struct event_rows *rows, const struct event *ev)
-{
-	buf_clear(&rows->headers);
-	if (ev->n_headers > 0)
-		buf_add_headers(&rows->headers, ev);
-	array_add(&rows->arrays[STORE_HEADERS],
-		  ev->n_headers > 0 ? (struct slice){ rows->headers.data, rows->headers.len } : SLICE_NULL);
-	rows->arrays[STORE_HEADERS].overflow |= rows->headers.overflow;
-}
-
-static void fill(struct event_rows *rows, const struct event_store *store, struct event *const events[], uint32_t n)
-{
-	for (int i = 0; i < STORE_FILLED; i++)
-		array_begin(&rows->arrays[i], is_bytea(store, i) ? TYPE_BYTEA : TYPE_TEXT);
-	for (uint32_t i = 0; i < n; i++) {
-		const struct event *ev = events[i];
-
-		array_add(&rows->arrays[STORE_ENTITY_TYPE], ev->entity_type);
-		array_add(&rows->arrays[STORE_ENTITY_ID], ev->entity);
-		array_add(&rows->arrays[STORE_EVENT_TYPE], ev->event_type);
-		array_add(&rows->arrays[STORE_MESSAGE_ID], ev->message_id);
-		array_add(&rows->arrays[STORE_PAYLOAD], ev->payload);
-		add_headers(rows, ev);
-		array_add(&rows->arrays[STORE_CREATED_AT], ev->created_at);
-	}
-}
-
-uint32_t event_store_fit(struct event *const events[], uint32_t n)
-{
-	size_t bytes = 0;
-	uint32_t i = 0;
-
-	while (i < MIN(n, SET_EVENTS) && (i == 0 || bytes + event_bytes(events[i]) <= SET_BYTES))
-		bytes += event_bytes(events[i++]);
-	return i;
-}
-
-bool event_store_send_prepare(PGconn *conn, const struct event_store *store, const char *name, struct error *err)
-{
-	if (!PQsendPrepare(conn, name, store->insert, 0, NULL))
-		return pg_error(conn, NULL, "prepare to append events", err);
-	return true;
-}
-
-static void give_back_large(struct event_rows *rows)
-{
-	for (int i = 0; i < STORE_FILLED; i++)
-		if (rows->arrays[i].room > KEPT_BYTES)
-			buf_release(&rows->arrays[i]);
-}
-
-bool event_store_send(PGconn *conn, const struct event_store *store, const char *name, struct event_rows *rows,
-		      struct event *const events[], uint32_t n, struct error *err)
-{
-	const char *values[STORE_FILLED];
-	int lengths[STORE_FILLED], formats[STORE_FILLED];
-	bool too_large = false;
-	int sent = 0;
-
-	fill(rows, store, events, n);
-	for (int i = 0; i < STORE_FILLED; i++) {
-		too_large = too_large || rows->arrays[i].overflow;
-		values[i] = rows->arrays[i].data;
-		lengths[i] = (int)rows->arrays[i].len;
-		formats[i] = 1;
-	}
-	if (!too_large)
-		sent = PQsendQueryPrepared(conn, name, STORE_FILLED, values, lengths, formats, 0);
-	give_back_large(rows);
-	if (too_large)
-		return error_set(err, ERROR_REJECTED, "the event is too large for the event store");
-	return sent || pg_error(conn, NULL, "append events", err);
-}
-
-bool event_store_was_outrun(const struct event_store *store, const PGresult *res)
-{
+	const struct event_store *store = (const struct event_store *)base;
 	const char *sqlstate = PQresultErrorField(res, PG_DIAG_SQLSTATE);
 	const char *constraint = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
 
-	if (!sqlstate)
-		return false;
-	if (strcmp(sqlstate, "40P01") == 0) /* deadlock_detected */
+	if (store_was_deadlock(res))
 		return true;
-	return strcmp(sqlstate, "23505") == 0 && constraint && store->version_index &&
+	return sqlstate && strcmp(sqlstate, "23505") == 0 && constraint && store->version_index &&
 	       strcmp(constraint, store->version_index) == 0;
 }
+
+const struct store_kind event_store_kind = {
+	.name = "event store",
+	.learn = event_store_learn,
+	.free = event_store_free,
+	.was_outrun = event_store_was_outrun,
+	.check = event_store_check,
+};

@@ -123,20 +123,9 @@ static void check_payload_type(const struct event_store *store, struct finding_l
 		    store->table, type);
 }
 
-/* The server itself says whether the statement fits the table. */
-static void check_statement(PGconn *conn, const struct event_store *store, struct finding_list *findings)
+void event_store_check(PGconn *conn, const struct store *base, const char *topic _unused_, struct finding_list *findings)
 {
-	_cleanup_(pg_result_clearp) PGresult *res = PQprepare(conn, "", store->insert, 0, NULL);
-	struct error err;
-
-	if (PQresultStatus(res) == PGRES_COMMAND_OK)
-		return;
-	pg_error(conn, res, "prepare to append events", &err);
-	finding_add_error(findings, &err);
-}
-
-void event_store_check(PGconn *conn, const struct event_store *store, struct finding_list *findings)
-{
+	const struct event_store *store = (const struct event_store *)base;
 	_cleanup_(pg_result_clearp) PGresult *facts = NULL;
 	_cleanup_(mem_freep) char *columns = event_store_column_list();
 	size_t before = findings->count;
@@ -150,6 +139,6 @@ void event_store_check(PGconn *conn, const struct event_store *store, struct fin
 	check_required(store, facts, findings);
 	check_lists(store, facts, findings);
 	if (findings->count == before)
-		check_statement(conn, store, findings);
+		store_check_statement(conn, base, findings);
 	check_payload_type(store, findings);
 }

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from tests.e2e.destinations import DESTINATIONS, opened
 from tests.e2e.relay import BINARY, Relay
 from tests.e2e.scene import dropped, initialised, missing, new_database, new_topic, started
 from tests.e2e.steering import Stage
@@ -75,6 +76,21 @@ def fragile_pg(request, servers):
     yield server
     if not server.pid:
         server.start()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory):
+    """Servers of the conformance suite, by name; each is started when it is first asked for."""
+    started = {}
+
+    def get(name):
+        if name not in started:
+            started[name] = opened(next(kind for kind in DESTINATIONS if kind.name == name), tmp_path_factory.mktemp(name))
+        return started[name]
+
+    yield get
+    for destination in started.values():
+        destination.close()
 
 
 # ---- A database and a topic for each test ---------------------------------------------------------------------------

@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from tests.e2e.consume import read_topic
-from tests.e2e.destinations import DESTINATIONS, opened
 from tests.e2e.relay import postrider, settings, wait_until, write_config
 from tests.e2e.scene import dropped, initialised, new_database, new_topic
 from tests.servers import Kafka
@@ -53,12 +52,12 @@ ARRIVES = None
 WAITS = "a topic that may come into being"      # nothing is counted, and the policy does not apply
 NOT_AN_OBJECT = "not a JSON object that can be used"
 NO_JSON = "invalid input syntax for type json"
-NO_TOPIC = {"kafka": WAITS, "nats": WAITS, "rabbitmq": WAITS}   # Redis makes a stream of any name
-TOO_LONG = {"kafka": "is longer than 249 characters", "rabbitmq": "255"}
+NO_TOPIC = {"kafka": WAITS, "nats": WAITS, "rabbitmq": WAITS}   # streams of Redis, and queues, are made
+TOO_LONG = {"kafka": "is longer than 249 characters", "queue": "is longer than 255 bytes", "rabbitmq": "255"}
 NATS_NAME = "is not a name that a header of NATS can have"
 WEBHOOK_NAME = "is not a name that a header of HTTP can have"
 NAMES = {"nats": NATS_NAME, "webhook": WEBHOOK_NAME}
-SINKS = ("kafka", "store", "file", "nats", "rabbitmq", "redis", "webhook")
+SINKS = ("kafka", "store", "file", "nats", "queue", "rabbitmq", "redis", "webhook")
 
 
 class Kind(NamedTuple):
@@ -69,6 +68,7 @@ class Kind(NamedTuple):
     store: Optional[str] = ARRIVES      # the event store, in the same database or in another one
     file: Optional[str] = ARRIVES
     nats: Optional[str] = ARRIVES
+    queue: Optional[str] = ARRIVES
     rabbitmq: Optional[str] = ARRIVES
     redis: Optional[str] = ARRIVES
     webhook: Optional[str] = ARRIVES
@@ -185,6 +185,22 @@ class StoreSink:
             yield Arrived(message_id, payload and payload.encode(), headers, at)
 
 
+class QueueSink:
+    """All queues of a database. Nobody consumes, so that messages stay as they came."""
+
+    null, outcome, topic = None, "queue", "any"
+
+    def __init__(self, database, url=None):
+        self.database = database
+        self.settings = {"type": "queue"} | ({"url": url} if url else {})
+
+    def arrived(self):
+        for message_id, payload, headers, at, key in self.database.execute(
+                "SELECT message_id, payload, headers, extract(epoch FROM sent_at)::float8, key"
+                " FROM postrider.queue_message ORDER BY id"):
+            yield Arrived(message_id, payload, headers, at, key)
+
+
 class FileSink:
     null, outcome, topic = None, "file", "any"
 
@@ -214,21 +230,6 @@ def outbox(product, empty_database, tmp_path):
     return initialised(empty_database, tmp_path)
 
 
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory):
-    """Servers of the conformance suite, by name; each is started when it is first asked for."""
-    started = {}
-
-    def get(name):
-        if name not in started:
-            started[name] = opened(next(kind for kind in DESTINATIONS if kind.name == name), tmp_path_factory.mktemp(name))
-        return started[name]
-
-    yield get
-    for destination in started.values():
-        destination.close()
-
-
 @pytest.fixture
 def make_sink(outbox, brokers, request, tmp_path):
     stores = []
@@ -240,10 +241,11 @@ def make_sink(outbox, brokers, request, tmp_path):
             return FileSink(tmp_path / "lines.json")
         if name in BrokerSink.topics:
             return BrokerSink(brokers(name))
-        if name == "store beside":
-            return StoreSink(outbox)
+        kind = {"store": StoreSink, "queue": QueueSink}[name.split()[0]]
+        if name.endswith("beside"):
+            return kind(outbox)
         stores.append(initialised(new_database(outbox.server), tmp_path))
-        return StoreSink(stores[-1], stores[-1].dsn)
+        return kind(stores[-1], stores[-1].dsn)
 
     yield make
     for store in stores:
@@ -396,6 +398,7 @@ def is_settled(database, sink, policy):
     ("kafka", "skip_locked", "dead_letter"), ("kafka", "shards", "block"),
     ("store beside", "lease", "block"), ("store beside", "shards", "dead_letter"),
     ("store elsewhere", "wal", "dead_letter"), ("file", "dispatcher", "block"),
+    ("queue beside", "advisory", "dead_letter"), ("queue beside", "lease", "block"), ("queue elsewhere", "wal", "block"),
     ("nats", "advisory", "dead_letter"), ("nats", "wal", "block"), ("rabbitmq", "advisory", "block"),
     ("rabbitmq", "shards", "dead_letter"), ("redis", "advisory", "dead_letter"), ("redis", "dispatcher", "block"),
     ("webhook", "advisory", "block"), ("webhook", "wal", "dead_letter"),

@@ -8,17 +8,18 @@ from pathlib import Path
 
 from .common import ServerMissing, cache_dir, cached
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "consumers" / "go"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def fetch_example():
-    """The consumer in examples/consumers/go, built when it is not there yet as it is now."""
-    source = b"".join(path.read_bytes() for path in sorted(EXAMPLE.iterdir()) if path.name.startswith("go.")
+def fetch_example(name="consumers"):
+    """The consumer in Go of examples/consumers or examples/queue, built when it is not there yet as it is now."""
+    example = EXAMPLES / name / "go"
+    source = b"".join(path.read_bytes() for path in sorted(example.iterdir()) if path.name.startswith("go.")
                       or path.suffix == ".go")
 
     def build(folder):
         print("building the example of a consumer in Go", flush=True)
-        run_go(folder, "build", "-trimpath", "-o", folder / "consumer", ".", cwd=EXAMPLE)
+        run_go(folder, "build", "-trimpath", "-o", folder / "consumer", ".", cwd=example)
 
     return cached(f"consumer-{hashlib.sha256(source).hexdigest()[:12]}", build) / "consumer"
 

@@ -102,12 +102,12 @@ static void wrong_files_are_told_with_their_place(void **state _unused_)
 		{ "outboxes: {orders: {sinks: stdout}}\n",
 		  "f.yaml:1:28: `sinks` must be a list, which begins with `- type: …`, not text\n" },
 		{ "outboxes: {orders: {sinks: [stdout]}}\n", "f.yaml:1:29: a sink must be a mapping, not text\n"
-							    "f.yaml:1:29: a sink needs a `type`: kafka, nats, postgres, rabbitmq, redis, stdout or webhook\n" },
+							    "f.yaml:1:29: a sink needs a `type`: kafka, nats, postgres, queue, rabbitmq, redis, stdout or webhook\n" },
 		{ "outboxes: {Orders: {sinks: [{type: stdout}]}}\n",
 		  "f.yaml:1:12: the name of an outbox must be 1 to 40 small letters, digits, _ or -, not "
 		  "\"Orders\"\n" },
 		{ OUTBOX "    sinks: [{name: x}]\n",
-		  "f.yaml:3:13: a sink needs a `type`: kafka, nats, postgres, rabbitmq, redis, stdout or webhook\n" },
+		  "f.yaml:3:13: a sink needs a `type`: kafka, nats, postgres, queue, rabbitmq, redis, stdout or webhook\n" },
 		{ OUTBOX "    sinks: [{type: ''}]\n", "f.yaml:3:20: `type` must be text, not empty\n" },
 		{ OUTBOX "    sinks: [{type: kafak, brokers: b}]\n",
 		  "f.yaml:3:20: this build has no sink of type \"kafak\"; did you mean `kafka`?\n" },

@@ -6,6 +6,7 @@ from tests.servers import ServerMissing
 from .kafka import KafkaDestination
 from .nats import NatsDestination
 from .postgres import PostgresDestination
+from .queue import QueueDestination
 from .rabbitmq import RabbitMQDestination
 from .redis import RedisDestination
 from .stdout import StdoutDestination
@@ -15,6 +16,7 @@ DESTINATIONS = [
     KafkaDestination,
     NatsDestination,
     PostgresDestination,
+    QueueDestination,
     RabbitMQDestination,
     RedisDestination,
     StdoutDestination,
