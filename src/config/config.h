@@ -140,6 +140,20 @@ struct rabbitmq_config {
 	char *tls_key_file;
 };
 
+struct sqs_config {
+	char *region;                   /* "" : that of the environment */
+	char *endpoint;                 /* "" : AWS itself */
+	char *access_key_id;            /* "" : wherever AWS's own clients look */
+	char *secret_access_key_file;
+	char *profile;
+	int64_t max_message_bytes;
+	int64_t requests;               /* at a time, for each worker */
+	int64_t connect_timeout_ms;
+	int64_t answer_timeout_ms;
+	enum sink_tls tls;
+	char *tls_ca_file;
+};
+
 struct redis_config {
 	char *address;                  /* host:port */
 	int64_t database;
@@ -195,6 +209,7 @@ struct sink_config {
 	struct queue_sink_config queue;
 	struct rabbitmq_config rabbitmq;
 	struct redis_config redis;
+	struct sqs_config sqs;
 	struct stdout_config std;
 	struct webhook_config webhook;
 	struct branches_config branches;

@@ -41,6 +41,7 @@ static const char *const sasl_words[] = { "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-5
 #define STRUCT_QUEUE struct sink_config
 #define STRUCT_RABBITMQ struct sink_config
 #define STRUCT_REDIS struct sink_config
+#define STRUCT_SQS struct sink_config
 #define STRUCT_STDOUT struct sink_config
 #define STRUCT_WEBHOOK struct sink_config
 
@@ -91,6 +92,8 @@ const struct option_section option_sections[] = {
 	{ SCOPE_RABBITMQ, "", "Sinks of type rabbitmq",
 	  "RabbitMQ with publisher confirms. `route.topic` is the routing key." },
 	{ SCOPE_REDIS, "", "Sinks of type redis", "Redis Streams: `route.topic` is the stream." },
+	{ SCOPE_SQS, "", "Sinks of type sqs",
+	  "Amazon SQS, standard and FIFO queues. `route.topic` is the name of the queue, or its URL." },
 	{ SCOPE_STDOUT, "", "Sinks of type stdout", "" },
 	{ SCOPE_WEBHOOK, "", "Sinks of type webhook", "A POST for each event, signed as Standard Webhooks." },
 };
@@ -110,6 +113,7 @@ static const struct {
 	[SCOPE_QUEUE] = { "outboxes.<name>.sinks.<n>.", "queue" },
 	[SCOPE_RABBITMQ] = { "outboxes.<name>.sinks.<n>.", "rabbitmq" },
 	[SCOPE_REDIS] = { "outboxes.<name>.sinks.<n>.", "redis" },
+	[SCOPE_SQS] = { "outboxes.<name>.sinks.<n>.", "sqs" },
 	[SCOPE_STDOUT] = { "outboxes.<name>.sinks.<n>.", "stdout" },
 	[SCOPE_WEBHOOK] = { "outboxes.<name>.sinks.<n>.", "webhook" },
 };

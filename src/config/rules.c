@@ -28,6 +28,8 @@ static const struct {
 	{ SCOPE_REDIS, "user", "password_file" },
 	{ SCOPE_REDIS, "tls_cert_file", "tls_key_file" },
 	{ SCOPE_REDIS, "tls_key_file", "tls_cert_file" },
+	{ SCOPE_SQS, "access_key_id", "secret_access_key_file" },
+	{ SCOPE_SQS, "secret_access_key_file", "access_key_id" },
 	{ SCOPE_RABBITMQ, "tls_cert_file", "tls_key_file" },
 	{ SCOPE_RABBITMQ, "tls_key_file", "tls_cert_file" },
 	{ SCOPE_WEBHOOK, "tls_cert_file", "tls_key_file" },

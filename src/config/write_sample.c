@@ -39,6 +39,7 @@ static const struct part {
 	{ SCOPE_QUEUE, "", "      #- type: queue\n", "      ", "      #  " },
 	{ SCOPE_RABBITMQ, "", "      #- type: rabbitmq\n", "      ", "      #  " },
 	{ SCOPE_REDIS, "", "      #- type: redis\n", "      ", "      #  " },
+	{ SCOPE_SQS, "", "      #- type: sqs\n", "      ", "      #  " },
 	{ SCOPE_STDOUT, "", "      #- type: stdout\n", "      ", "      #  " },
 	{ SCOPE_WEBHOOK, "", "      #- type: webhook\n", "      ", "      #  " },
 	{ SCOPE_BRANCH, "only.",

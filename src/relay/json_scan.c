@@ -280,3 +280,67 @@ bool json_scan_value(struct json_scan *j, int depth)
 	}
 }
 
+/* ---- Values that the caller reads himself ------------------------------------------------------------------------ */
+
+static bool begin(struct json_scan *j, char open, const char *problem)
+{
+	if (!json_scan_accept(j, open))
+		return json_scan_problem(j, problem);
+	json_scan_space(j);
+	return true;
+}
+
+/* True when another item follows. */
+static bool another(struct json_scan *j)
+{
+	bool comma;
+
+	json_scan_space(j);
+	comma = json_scan_accept(j, ',');
+	json_scan_space(j);
+	return comma;
+}
+
+static bool end(struct json_scan *j, char close)
+{
+	return json_scan_accept(j, close) || json_scan_problem(j, "a comma was expected");
+}
+
+static bool take_name(struct json_scan *j, struct arena *arena, struct slice *ret)
+{
+	if (!json_scan_string(j, arena, ret))
+		return false;
+	json_scan_space(j);
+	if (!json_scan_accept(j, ':'))
+		return json_scan_problem(j, "a colon was expected");
+	json_scan_space(j);
+	return true;
+}
+
+bool json_scan_members(struct json_scan *j, struct arena *arena, bool (*take)(void *data, struct slice name), void *data)
+{
+	struct slice name;
+
+	if (!begin(j, '{', "an object was expected"))
+		return false;
+	if (json_scan_accept(j, '}'))
+		return true;
+	do {
+		if (!take_name(j, arena, &name) || !take(data, name))
+			return false;
+	} while (another(j));
+	return end(j, '}');
+}
+
+bool json_scan_elements(struct json_scan *j, bool (*take)(void *data), void *data)
+{
+	if (!begin(j, '[', "an array was expected"))
+		return false;
+	if (json_scan_accept(j, ']'))
+		return true;
+	do {
+		if (!take(data))
+			return false;
+	} while (another(j));
+	return end(j, ']');
+}

@@ -31,5 +31,9 @@ void json_scan_space(struct json_scan *j);
 bool json_scan_string(struct json_scan *j, struct arena *arena, struct slice *ret);
 /* Any value, only checked; `depth` is 1 for the outermost. */
 bool json_scan_value(struct json_scan *j, int depth);
+/* An object, whose members' values are left to `take`: it is called with `j` in front of each, and must move behind it. */
+bool json_scan_members(struct json_scan *j, struct arena *arena, bool (*take)(void *data, struct slice name), void *data);
+/* The same with the elements of an array. */
+bool json_scan_elements(struct json_scan *j, bool (*take)(void *data), void *data);
 
 #endif

@@ -16,6 +16,9 @@ extern const struct sink_driver sink_rabbitmq;
 #ifdef HAVE_REDIS
 extern const struct sink_driver sink_redis;
 #endif
+#ifdef HAVE_SQS
+extern const struct sink_driver sink_sqs;
+#endif
 extern const struct sink_driver sink_stdout;
 #ifdef HAVE_WEBHOOK
 extern const struct sink_driver sink_webhook;
@@ -36,6 +39,9 @@ const struct sink_driver *const sink_drivers[] = {
 #endif
 #ifdef HAVE_REDIS
 	&sink_redis,
+#endif
+#ifdef HAVE_SQS
+	&sink_sqs,
 #endif
 	&sink_stdout,
 #ifdef HAVE_WEBHOOK

@@ -74,7 +74,7 @@ static bool read_first(struct reading *r)
 	return json_scan_value(&r->scan, 1);
 }
 
-static bool read_object(struct reading *r, bool inside_error);
+static bool take_inside_error(void *reading, struct slice name);
 
 static bool read_member(struct reading *r, enum member member)
 {
@@ -83,7 +83,7 @@ static bool read_member(struct reading *r, enum member member)
 	switch (member) {
 	case MEMBER_ERROR:
 		a->refused = true;
-		return read_object(r, true);
+		return json_scan_members(&r->scan, &r->arena, take_inside_error, r);
 	case MEMBER_CODE:
 		return read_number(r, &a->code);
 	case MEMBER_CLASS:
@@ -100,29 +100,14 @@ static bool read_member(struct reading *r, enum member member)
 	return json_scan_value(&r->scan, 1);
 }
 
-static bool read_object(struct reading *r, bool inside_error)
+static bool take_top(void *reading, struct slice name)
 {
-	struct json_scan *j = &r->scan;
-	struct slice name;
+	return read_member(reading, which(name, false));
+}
 
-	if (!json_scan_accept(j, '{'))
-		return false;
-	json_scan_space(j);
-	if (json_scan_accept(j, '}'))
-		return true;
-	do {
-		json_scan_space(j);
-		if (!json_scan_string(j, &r->arena, &name))
-			return false;
-		json_scan_space(j);
-		if (!json_scan_accept(j, ':'))
-			return false;
-		json_scan_space(j);
-		if (!read_member(r, which(name, inside_error)))
-			return false;
-		json_scan_space(j);
-	} while (json_scan_accept(j, ','));
-	return json_scan_accept(j, '}');
+static bool take_inside_error(void *reading, struct slice name)
+{
+	return read_member(reading, which(name, true));
 }
 
 bool nats_answer_read(struct slice json, struct nats_answer *ret)
@@ -133,7 +118,7 @@ bool nats_answer_read(struct slice json, struct nats_answer *ret)
 	*ret = (struct nats_answer){ 0 };
 	arena_init(&r.arena);
 	json_scan_space(&r.scan);
-	ok = json.ptr && read_object(&r, false);
+	ok = json.ptr && json_scan_members(&r.scan, &r.arena, take_top, &r);
 	arena_release(&r.arena);
 	return ok;
 }

@@ -85,7 +85,8 @@ def brokers(tmp_path_factory):
 
     def get(name):
         if name not in started:
-            started[name] = opened(next(kind for kind in DESTINATIONS if kind.name == name), tmp_path_factory.mktemp(name))
+            kind = next(kind for kind in DESTINATIONS if kind.name + kind.variant == name)
+            started[name] = opened(kind, tmp_path_factory.mktemp(name))
         return started[name]
 
     yield get

@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None)
 def clean_environment(extra=None):
     """The environment without anything that could reach the product's settings or libpq by accident."""
     kept = {name: value for name, value in os.environ.items()
-            if not re.match(r"PG|POSTRIDER_|OUTBOX_|NOTIFY_SOCKET|WATCHDOG_", name)}
+            if not re.match(r"PG|AWS_|POSTRIDER_|OUTBOX_|NOTIFY_SOCKET|WATCHDOG_", name)}
     return kept | (extra or {})
 
 

@@ -52,12 +52,13 @@ ARRIVES = None
 WAITS = "a topic that may come into being"      # nothing is counted, and the policy does not apply
 NOT_AN_OBJECT = "not a JSON object that can be used"
 NO_JSON = "invalid input syntax for type json"
-NO_TOPIC = {"kafka": WAITS, "nats": WAITS, "rabbitmq": WAITS}   # streams of Redis, and queues, are made
-TOO_LONG = {"kafka": "is longer than 249 characters", "queue": "is longer than 255 bytes", "rabbitmq": "255"}
+NO_TOPIC = {"kafka": WAITS, "nats": WAITS, "rabbitmq": WAITS, "sqs": WAITS}    # streams of Redis, and queues, are made
+TOO_LONG = {"kafka": "is longer than 249 characters", "queue": "is longer than 255 bytes", "rabbitmq": "255",
+            "sqs": "is longer than 80"}
 NATS_NAME = "is not a name that a header of NATS can have"
 WEBHOOK_NAME = "is not a name that a header of HTTP can have"
 NAMES = {"nats": NATS_NAME, "webhook": WEBHOOK_NAME}
-SINKS = ("kafka", "store", "file", "nats", "queue", "rabbitmq", "redis", "webhook")
+SINKS = ("kafka", "store", "file", "nats", "queue", "rabbitmq", "redis", "sqs", "webhook")
 
 
 class Kind(NamedTuple):
@@ -71,6 +72,7 @@ class Kind(NamedTuple):
     queue: Optional[str] = ARRIVES
     rabbitmq: Optional[str] = ARRIVES
     redis: Optional[str] = ARRIVES
+    sqs: Optional[str] = ARRIVES
     webhook: Optional[str] = ARRIVES
     expected: dict = {}                 # of what arrives: key, payload, headers
     entity: Optional[str] = None        # where it is not the name of the kind
@@ -117,7 +119,8 @@ KINDS = {
     "topic empty": Kind({"topic": ""}),
     "topic unknown": Kind({"topic": "unknown"}, **NO_TOPIC),
     "topic with spaces": Kind({"topic": "not a topic"}, **NO_TOPIC | {
-        "kafka": "has other characters than letters", "nats": "has a blank"}),
+        "kafka": "has other characters than letters", "nats": "has a blank",
+        "sqs": "has other characters than letters"}),
     "topic of 300 characters": Kind({"topic": "t" * 300}, **NO_TOPIC | TOO_LONG),
     "topic of 1,000 characters": Kind({"topic": "t" * 1000}, **NO_TOPIC | TOO_LONG),
 }
@@ -151,14 +154,15 @@ class BrokerSink:
     """A server of the conformance suite."""
 
     topics = {"nats": lambda place: place.subject, "rabbitmq": lambda place: "order.changed",
-              "redis": lambda place: place.stream, "webhook": lambda place: "order.changed"}
+              "redis": lambda place: place.stream, "sqs": lambda place: place.queue,
+              "webhook": lambda place: "order.changed"}
 
     def __init__(self, destination):
         self.place = destination.fresh()
         self.outcome, self.topic = destination.name, self.topics[destination.name](self.place)
         self.settings = self.place.sink()
         # NATS and AMQP have nothing that is no payload.
-        self.null = None if self.outcome in ("redis", "webhook") else b""
+        self.null = None if self.outcome in ("redis", "sqs", "webhook") else b""
         if self.outcome == "redis":
             self.place.drop_all_streams()
 
@@ -168,7 +172,9 @@ class BrokerSink:
                           key=None if message.key is None else message.key.decode())
 
     def messages(self):
-        return self.place.arrived_in_all_streams() if self.outcome == "redis" else self.place.received(0, timeout=0)
+        if self.outcome == "redis":
+            return self.place.arrived_in_all_streams()
+        return self.place.stored() if self.outcome == "sqs" else self.place.received(0, timeout=0)
 
 
 class StoreSink:
@@ -239,7 +245,7 @@ def make_sink(outbox, brokers, request, tmp_path):
             return KafkaSink(request.getfixturevalue("kafka"), **options)
         if name == "file":
             return FileSink(tmp_path / "lines.json")
-        if name in BrokerSink.topics:
+        if name.partition("-")[0] in BrokerSink.topics:
             return BrokerSink(brokers(name))
         kind = {"store": StoreSink, "queue": QueueSink}[name.split()[0]]
         if name.endswith("beside"):
@@ -401,6 +407,7 @@ def is_settled(database, sink, policy):
     ("queue beside", "advisory", "dead_letter"), ("queue beside", "lease", "block"), ("queue elsewhere", "wal", "block"),
     ("nats", "advisory", "dead_letter"), ("nats", "wal", "block"), ("rabbitmq", "advisory", "block"),
     ("rabbitmq", "shards", "dead_letter"), ("redis", "advisory", "dead_letter"), ("redis", "dispatcher", "block"),
+    ("sqs-fifo", "advisory", "dead_letter"), ("sqs-fifo", "lease", "block"),
     ("webhook", "advisory", "block"), ("webhook", "wal", "dead_letter"),
 ])
 def test_a_bad_row_has_its_outcome_and_nothing_else_stops(outbox, make_sink, configure, start_relay, sink, reader, policy):

@@ -23,7 +23,7 @@ NOT_THE_PASSWORD = "not-the-password"
 BYTES_TO_PAYLOAD = "ALTER TABLE public.outbox ALTER payload TYPE bytea USING convert_to(payload::text, 'UTF8')"
 
 
-@pytest.fixture(scope="module", params=DESTINATIONS, ids=lambda kind: kind.name)
+@pytest.fixture(scope="module", params=DESTINATIONS, ids=lambda kind: kind.name + kind.variant)
 def destination(request, tmp_path_factory):
     """All tests of one destination follow each other, and its server ends before that of the next one starts."""
     made = opened(request.param, tmp_path_factory.mktemp(request.param.name))
@@ -77,11 +77,12 @@ def by_key(messages):
 
 # ---- Messages ---------------------------------------------------------------------------------------------------------
 
+@pytest.mark.timeout(400)
 def test_rows_of_many_entities_arrive_once_and_in_order(destination, place, database, relay_to):
     database.entities(2000)
     database.write_backlog(10)
     relay = relay_to(place.sink(), place.route)
-    database.wait_until_empty(60)
+    database.wait_until_empty(destination.patience)
     assert relay.stop() == 0
     expect_delivered(destination, database, place)
 
@@ -190,7 +191,8 @@ def test_connections_that_are_slow_cut_or_silent_cost_no_row_and_no_order(destin
     expect_delivered(destination, database, place, ignore=("duplicates",))
 
 
-def test_a_slow_server_costs_no_memory(place, database, relay_to, proxy):
+@pytest.mark.timeout(400)
+def test_a_slow_server_costs_no_memory(destination, place, database, relay_to, proxy):
     """More waits than the relay may have in memory, and nearly nothing gets through; then it does."""
     rows, limit_mb = 60_000, 100
     database.execute("INSERT INTO public.outbox (entity_type, entity_id, event_type, payload) SELECT 'order', n %% 5000,"
@@ -201,12 +203,13 @@ def test_a_slow_server_costs_no_memory(place, database, relay_to, proxy):
     assert database.pending() > rows / 2
     assert relay.peak_rss_mb() < limit_mb
     proxy.mend()
-    database.wait_until_empty(60)
+    database.wait_until_empty(destination.patience)
     assert relay.peak_rss_mb() < limit_mb
     assert relay.stop() == 0
     assert len({message.id for message in place.received(rows)}) == rows
 
 
+@pytest.mark.timeout(400)
 def test_a_clean_stop_in_the_middle_repeats_nothing(destination, place, database, relay_to):
     entities, each = 500, 100
     database.entities(entities)
@@ -217,7 +220,7 @@ def test_a_clean_stop_in_the_middle_repeats_nothing(destination, place, database
         left.append(database.pending())
     assert any(0 < count < entities * each for count in left), f"no stop came in the middle: {left}"
     last = relay_to(place.sink(), place.route)
-    database.wait_until_empty(60)
+    database.wait_until_empty(destination.patience)
     assert last.stop() == 0
     expect_delivered(destination, database, place)
 

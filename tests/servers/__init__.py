@@ -9,6 +9,7 @@ Each server lives in its own temporary folder on a free port and is gone, with i
 """
 
 from .common import ServerError, ServerMissing, servers_required, exit_on_signals
+from .elasticmq import ElasticMQ
 from .kafka import Kafka
 from .nats import Nats
 from .pgbouncer import PgBouncer
@@ -16,8 +17,8 @@ from .postgres import Postgres
 from .prometheus import Prometheus
 from .rabbitmq import RabbitMQ
 from .redis import Redis
-from .toxiproxy import Toxiproxy
+from .toxiproxy import Door, Toxiproxy
 from .webhook import Webhook
 
-__all__ = ["Kafka", "Nats", "PgBouncer", "Postgres", "Prometheus", "RabbitMQ", "Redis", "ServerError", "ServerMissing",
-           "Toxiproxy", "Webhook", "exit_on_signals", "servers_required"]
+__all__ = ["Door", "ElasticMQ", "Kafka", "Nats", "PgBouncer", "Postgres", "Prometheus", "RabbitMQ", "Redis", "ServerError",
+           "ServerMissing", "Toxiproxy", "Webhook", "exit_on_signals", "servers_required"]

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import ctypes
 import fcntl
+import hashlib
 import os
 import pwd
 import random
@@ -78,6 +79,17 @@ def maven(goal, *arguments):
     done = subprocess.run([*command, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise ServerMissing(f"mvn {goal} {' '.join(arguments)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def maven_jars(pom):
+    """The folder in the cache with the jars that a pom names; the name of the file is <what>-pom.xml."""
+    what = pom.name.removesuffix("-pom.xml")
+
+    def download(folder):
+        print(f"fetching {what} from Maven", flush=True)
+        maven("copy-dependencies", "-f", str(pom), f"-DoutputDirectory={folder}")
+
+    return cached(f"{what}-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}", download)
 
 
 def free_port():

@@ -1,6 +1,5 @@
 """Apache Kafka: one node that is broker and controller at once (KRaft), from Maven."""
 
-import hashlib
 import shutil
 import subprocess
 import time
@@ -9,7 +8,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from .certificates import make_certificates
-from .common import Server, ServerError, ServerMissing, cached, free_port, maven
+from .common import Server, ServerError, ServerMissing, free_port, maven_jars
 
 POM = Path(__file__).with_name("kafka-pom.xml")
 CLUSTER_ID = "postriderTestsCluster0"
@@ -177,9 +176,4 @@ class Kafka(Server):
 
 def fetch():
     """The folder with Kafka's jars in the cache, downloaded when they are not there yet."""
-    return cached("kafka-" + hashlib.sha256(POM.read_bytes()).hexdigest()[:12], _download)
-
-
-def _download(folder):
-    print("fetching Apache Kafka", flush=True)
-    maven("copy-dependencies", "-f", str(POM), f"-DoutputDirectory={folder}")
+    return maven_jars(POM)

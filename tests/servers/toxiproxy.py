@@ -49,6 +49,27 @@ class Toxiproxy(Server):
         return json.loads(text) if text.startswith((b"{", b"[")) else None
 
 
+class Door(Server):
+    """The only way to another server, which can be stopped and killed in its place, and it would not notice."""
+
+    name = "the door"
+
+    def __init__(self, upstream_port):
+        super().__init__()
+        self.upstream_port = upstream_port
+
+    def prepare(self):
+        self.binary = fetch() / "server"
+        self.port, self.api_port = free_port(), free_port()
+
+    def command(self):
+        proxies = self.workdir / "proxies.json"
+        proxies.write_text(json.dumps([{
+            "name": "door", "listen": f"127.0.0.1:{self.port}", "upstream": f"127.0.0.1:{self.upstream_port}",
+            "enabled": True}]))
+        return [self.binary, "-host", "127.0.0.1", "-port", self.api_port, "-config", proxies]
+
+
 class Proxy:
     """One way to a server: `port` leads there, unless it is cut or poisoned."""
 

@@ -9,6 +9,7 @@ from .postgres import PostgresDestination
 from .queue import QueueDestination
 from .rabbitmq import RabbitMQDestination
 from .redis import RedisDestination
+from .sqs import SqsDestination, SqsFifoDestination
 from .stdout import StdoutDestination
 from .webhook import WebhookDestination
 
@@ -19,6 +20,8 @@ DESTINATIONS = [
     QueueDestination,
     RabbitMQDestination,
     RedisDestination,
+    SqsDestination,
+    SqsFifoDestination,
     StdoutDestination,
     WebhookDestination,
 ]

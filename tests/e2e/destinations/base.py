@@ -51,14 +51,17 @@ class Destination:
 
     `limit` is how many bytes of payload the other side takes at most. None: 5 MB pass.
     `keeps_order` is False where what is sent in order may still be received in another.
+    `patience` is how many seconds the server may take for tens of thousands of rows.
     `holds_back_when_refused`: while the server refuses us as a whole, the sink gives rows back (as `auth` or `config`), and
     they are held back without an attempt being counted. False: not even that.
     """
 
     name = None
+    variant = ""        # of the same sink: "-fifo"
     keeps_order = True
     holds_back_when_refused = True
     limit = None
+    patience = 60
     lacks = {}
     server = None
 
