@@ -13,11 +13,15 @@ static const struct sender *const senders[] = {
 	&send_nats,
 #endif
 	&send_postgres,
+	&send_queue,
 #ifdef HAVE_RABBITMQ
 	&send_rabbitmq,
 #endif
 #ifdef HAVE_REDIS
 	&send_redis,
+#endif
+#ifdef HAVE_SQS
+	&send_sqs,
 #endif
 #ifdef HAVE_WEBHOOK
 	&send_webhook,

@@ -189,8 +189,8 @@ def show_lean(results):
 
 
 def show_sinks(results):
-    yield (f"Draining {results['rows']:,} rows of {results['payload_bytes']} bytes, {results['entities']:,} entities, into each "
-           "sink; CPU seconds of the process, for 100,000 rows")
+    yield (f"Draining rows of {results['payload_bytes']} bytes, {results['entities']:,} entities, into each sink; CPU seconds of "
+           "the process, for 100,000 rows")
     heading = ("", "rows/s", "CPU s", "bare loop rows/s", "CPU s", "ratio")
     yield from table(heading, [
         (name, *(spread(of[participant][figure]) for participant in (sinks.RELAY, sinks.BARE) for figure in sinks.FIGURES),

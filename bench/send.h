@@ -42,7 +42,8 @@ struct sender {
 	void (*send)(const struct load *);
 };
 
-extern const struct sender send_kafka, send_nats, send_postgres, send_rabbitmq, send_redis, send_webhook;
+extern const struct sender send_kafka, send_nats, send_postgres, send_queue, send_rabbitmq, send_redis, send_sqs,
+	send_webhook;
 
 /* Splits "host:port"; the host is cut off in place. */
 int send_port(char *address);

@@ -59,25 +59,33 @@ static void send_set(PGconn *conn, struct array arrays[static COLUMNS])
 		peer_die("insert: %s", PQerrorMessage(conn));
 }
 
-static PGconn *open_store(const struct load *load)
+#define GIVEN " FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u(e, v, m, p)"
+#define HEADERS "'{\"id\": \"x\", \"event_type\": \"order.placed\", \"entity_type\": \"order\"}'"
+
+/* %s is the topic: a table, a queue. */
+static const char store_sql[] =
+	"INSERT INTO %s (entity_id, version, message_id, payload, entity_type, event_type, headers, created_at)"
+	" SELECT e, v::bigint, m, p::bytea, 'order', 'order.placed', " HEADERS ", now()" GIVEN;
+static const char queue_sql[] =
+	"INSERT INTO postrider.queue_message"
+	"  (queue, lane, message_id, key, entity_id, payload, entity_type, event_type, headers, created_at)"
+	" SELECT '%s', postrider.lane_of(true, e, m), m, e, e, p::bytea, 'order', 'order.placed', " HEADERS ", now()" GIVEN;
+
+static PGconn *open_store(const struct load *load, const char *form)
 {
 	PGconn *conn = peer_connect(&(struct peer_options){.database = load->address});
-	char sql[512];
+	char sql[1024];
 
-	snprintf(sql, sizeof(sql),
-		 "INSERT INTO %s (entity_id, version, message_id, payload, entity_type, event_type, headers, created_at)"
-		 " SELECT e, v::bigint, m, p::bytea, 'order', 'order.placed',"
-		 "  '{\"id\": \"x\", \"event_type\": \"order.placed\", \"entity_type\": \"order\"}', now()"
-		 " FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS u(e, v, m, p)", load->topic);
+	snprintf(sql, sizeof(sql), form, load->topic);
 	peer_prepare(conn, "insert", sql);
 	if (!PQenterPipelineMode(conn))
 		peer_die("no pipeline mode");
 	return conn;
 }
 
-static void send_all(const struct load *load)
+static void send_all(const struct load *load, const char *form)
 {
-	PGconn *conn = open_store(load);
+	PGconn *conn = open_store(load, form);
 	struct array arrays[COLUMNS] = {0};
 	struct send_message m = {0};
 	int sets = 0;
@@ -107,4 +115,15 @@ static void send_all(const struct load *load)
 	free(m.payload);
 }
 
-const struct sender send_postgres = {"postgres", send_all};
+static void send_to_store(const struct load *load)
+{
+	send_all(load, store_sql);
+}
+
+static void send_to_queue(const struct load *load)
+{
+	send_all(load, queue_sql);
+}
+
+const struct sender send_postgres = {"postgres", send_to_store};
+const struct sender send_queue = {"queue", send_to_queue};

@@ -54,12 +54,12 @@ void aws_call_release(struct aws_call *c)
 void aws_refusal_trim(struct aws_refusal *r)
 {
 	static const char query_protocol[] = "AWS.SimpleQueueService.";
-	char *from = strrchr(r->code, '#');
+	const char *shape = strrchr(r->code, '#');
+	size_t skip = shape ? (size_t)(shape + 1 - r->code) : 0;
 
-	from = from ? from + 1 : r->code;
-	if (strncmp(from, query_protocol, sizeof(query_protocol) - 1) == 0)
-		from += sizeof(query_protocol) - 1;
-	memmove(r->code, from, strlen(from) + 1);
+	if (strncmp(r->code + skip, query_protocol, sizeof(query_protocol) - 1) == 0)
+		skip += sizeof(query_protocol) - 1;
+	memmove(r->code, r->code + skip, sizeof(r->code) - skip);
 }
 
 void aws_refusal_read(struct slice body, struct aws_refusal *ret)

@@ -138,7 +138,7 @@ static void nothing_ends_a_line_and_nothing_is_lost(void **state _unused_)
 
 static void what_is_no_name_is_refused(void **state _unused_)
 {
-	static const char *const names[] = { "", "a b", "a:b", "a\r\nb", "gr\xc3\xbc\xc3\x9f" "e", "a(b)", "\x7f" };
+	static const char *const names[] = { "", "a b", "a:b", "a\r\nb", "gr\303\274\303\237e", "a(b)", "\x7f" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		struct header header = { slice_of(names[i]), slice_of("1") };
