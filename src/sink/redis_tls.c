@@ -91,16 +91,28 @@ static bool expect_name(SSL *ssl, const char *name)
 	return SSL_set1_host(ssl, name) == 1 && SSL_set_tlsext_host_name(ssl, name) == 1;
 }
 
+static bool refuse(const struct redis_tls *t, long result, struct error *err)
+{
+	error_set(err, ERROR_AUTH, "the certificate of Redis was refused: %s", X509_verify_cert_error_string(result));
+	return error_hint(err, "check tls_ca_file, and that the certificate names %s (tls_server_name, or else the host of `address`)",
+			  t->server_name);
+}
+
+/* The server may have said everything already, so that a handshake can fail here. */
 bool redis_tls_start(const struct redis_tls *t, struct redis_link *l, struct error *err)
 {
 	SSL *ssl = SSL_new(t->context);
+	long result;
 
 	mem_must(ssl);
 	if (expect_name(ssl, t->server_name) && redisInitiateSSL(l->context, ssl) == REDIS_OK) {
 		l->tls = ssl;
 		return true;
 	}
+	result = SSL_get_verify_result(ssl);
 	SSL_free(ssl);
+	if (result != X509_V_OK)
+		return refuse(t, result, err);
 	return error_set(err, ERROR_TRANSPORT, "could not begin TLS with Redis: %s", l->context->errstr);
 }
 
@@ -108,12 +120,8 @@ void redis_tls_explain(const struct redis_tls *t, const struct redis_link *l, st
 {
 	long result = l->tls ? SSL_get_verify_result(l->tls) : X509_V_OK;
 
-	/* Many a server says nothing of it, and hangs up. */
-	if (result == X509_V_OK && !t->has_certificate)
+	if (result != X509_V_OK)
+		refuse(t, result, err);
+	else if (!t->has_certificate) /* many a server says nothing of it, and hangs up */
 		error_hint(err, "the server may want a certificate of ours: tls_cert_file and tls_key_file");
-	if (result == X509_V_OK)
-		return;
-	error_set(err, ERROR_AUTH, "the certificate of Redis was refused: %s", X509_verify_cert_error_string(result));
-	error_hint(err, "check tls_ca_file, and that the certificate names %s (tls_server_name, or else the host of `address`)",
-		   t->server_name);
 }
