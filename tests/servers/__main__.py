@@ -10,7 +10,7 @@ def main():
     if sys.argv[1:] != ["fetch"]:
         sys.exit("usage: python -m tests.servers fetch")
     missing = False
-    for fetch in (postgres.fetch_18, kafka.fetch, elasticmq.fetch, toxiproxy.fetch, golang.fetch_example):
+    for fetch in (postgres.fetch_18, kafka.fetch, elasticmq.fetch, toxiproxy.fetch, golang.fetch_examples):
         try:
             fetch()
         except ServerMissing as error:

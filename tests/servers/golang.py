@@ -24,6 +24,11 @@ def fetch_example(name="consumers"):
     return cached(f"consumer-{hashlib.sha256(source).hexdigest()[:12]}", build) / "consumer"
 
 
+def fetch_examples():
+    for name in ("consumers", "queue"):
+        fetch_example(name)
+
+
 def run_go(folder, *arguments, cwd=None):
     """Runs go, with `folder` as the place for what it installs; nothing else of it is left."""
     if not shutil.which("go"):
