@@ -42,10 +42,9 @@ static void usage(void)
 
 static long positive(const char *text)
 {
-	char *end;
-	long value = strtol(text, &end, 10);
+	long value = peer_positive(text);
 
-	if (*end != '\0' || value <= 0)
+	if (value == 0)
 		usage();
 	return value;
 }

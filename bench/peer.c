@@ -25,12 +25,19 @@ static void usage(const char *program)
 	exit(2);
 }
 
-static long positive(const char *program, const char *text)
+long peer_positive(const char *text)
 {
 	char *end;
 	long value = strtol(text, &end, 10);
 
-	if (*end != '\0' || value <= 0)
+	return *end == '\0' && value > 0 ? value : 0;
+}
+
+static long positive(const char *program, const char *text)
+{
+	long value = peer_positive(text);
+
+	if (value == 0)
 		usage(program);
 	return value;
 }

@@ -35,6 +35,9 @@ struct peer_options {
 /* Sets what the command line says, ends the program with status 2 when it makes no sense. */
 void peer_options_parse(int argc, char **argv, struct peer_options *opts);
 
+/* 0: the text is no positive number. */
+long peer_positive(const char *text);
+
 /* To be called before the first thread: SIGTERM and SIGINT then wait for peer_wait_for_signal. */
 void peer_block_signals(void);
 void peer_wait_for_signal(void);

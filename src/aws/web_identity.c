@@ -1,6 +1,5 @@
 /* A role that is assumed with a token, as Kubernetes gives one to a service account (IRSA): STS exchanges it for temporary
  * credentials. This call alone is not signed, because it is how we come to have something to sign with. */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,12 +19,7 @@ static bool is_meant(_unused_ const struct aws_sources *s)
 static void add_field(struct buf *b, const char *name, const char *value)
 {
 	buf_printf(b, "%s%s=", b->len > 0 ? "&" : "", name);
-	for (const unsigned char *c = (const unsigned char *)value; *c; c++) {
-		if (isalnum(*c) || strchr("-_.~", *c))
-			buf_add_char(b, (char)*c);
-		else
-			buf_printf(b, "%%%02X", *c);
-	}
+	buf_add_percent_encoded(b, slice_of(value));
 }
 
 static void add_form(struct buf *b, const char *token)

@@ -1,5 +1,6 @@
 #include "base/buf.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,6 +71,18 @@ void buf_add_str(struct buf *b, const char *s)
 void buf_add_slice(struct buf *b, struct slice s)
 {
 	buf_add(b, s.ptr, s.len);
+}
+
+void buf_add_percent_encoded(struct buf *b, struct slice s)
+{
+	for (size_t i = 0; i < s.len; i++) {
+		unsigned char c = (unsigned char)s.ptr[i];
+
+		if (c < 0x80 && (isalnum(c) || memchr("-._~", c, 4)))
+			buf_add_char(b, s.ptr[i]);
+		else
+			buf_printf(b, "%%%02X", c);
+	}
 }
 
 void buf_printf(struct buf *b, const char *fmt, ...)

@@ -24,6 +24,8 @@ void buf_add(struct buf *b, const void *bytes, size_t len);
 void buf_add_char(struct buf *b, char c);
 void buf_add_str(struct buf *b, const char *s);
 void buf_add_slice(struct buf *b, struct slice s);
+/* For a part of a URL: ASCII letters and digits and -._~ as they are, all else as %XX. */
+void buf_add_percent_encoded(struct buf *b, struct slice s);
 void buf_printf(struct buf *b, const char *fmt, ...) _printf_(2, 3);
 /* A JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void buf_add_json(struct buf *b, struct slice s);

@@ -221,7 +221,7 @@ bool http_new(const struct http_options *options, http_done *done, struct http *
 	curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
 	curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, set_timer);
 	curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-	curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, (long)(options->http2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING));
+	curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
 	curl_multi_setopt(h->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)options->per_host);
 	if (options->per_host > 0)
 		curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)options->per_host);

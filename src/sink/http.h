@@ -30,7 +30,6 @@ struct http_options {
 	const char *cert_file, *key_file;       /* NULL or "": no certificate of ours */
 	bool (*address_allowed)(const struct sockaddr *address, void *data);    /* asked before each connect; NULL: any is */
 	void *address_data;
-	bool http2;                             /* may be used, over TLS */
 };
 
 struct http_request {
@@ -39,8 +38,6 @@ struct http_request {
 	const char *const *headers;             /* "Name: value", or "Name;" for an empty one */
 	uint32_t n_headers;
 	struct slice body;
-	const char *sigv4;                      /* as CURLOPT_AWS_SIGV4 wants it, signed as `user` and `password`; NULL: not */
-	const char *user, *password;
 	bool connect_only;                      /* sends nothing: is there somebody whom we trust? */
 };
 

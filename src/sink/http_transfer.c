@@ -86,8 +86,7 @@ static void set_ours(struct transfer *t)
 	curl_easy_setopt(t->easy, CURLOPT_NOPROGRESS, 1L);
 	curl_easy_setopt(t->easy, CURLOPT_USERAGENT, is_set(o->user_agent) ? o->user_agent : "postrider/" POSTRIDER_VERSION);
 	curl_easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)o->connect_timeout_ms);
-	curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)(o->http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
-	curl_easy_setopt(t->easy, CURLOPT_PIPEWAIT, (long)o->http2);
+	curl_easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(t->easy, CURLOPT_OPENSOCKETFUNCTION, open_socket);
 	curl_easy_setopt(t->easy, CURLOPT_OPENSOCKETDATA, t);
 	curl_easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, take_header);
@@ -122,12 +121,6 @@ static void set_request(struct transfer *t, const struct http_request *r)
 	/* A server that does not know it would cost a second for each large body. */
 	add_header(t, "Expect:");
 	curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
-	if (r->sigv4)
-		curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, r->sigv4);
-	if (r->user)
-		curl_easy_setopt(t->easy, CURLOPT_USERNAME, r->user);
-	if (r->password)
-		curl_easy_setopt(t->easy, CURLOPT_PASSWORD, r->password);
 }
 
 bool transfer_prepare(struct transfer *t, const struct http_request *request, void *tag, struct error *err)

@@ -66,11 +66,6 @@ static void add_name(struct buf *b, struct slice name)
 		buf_add_char(b, name.ptr[i] == '_' ? '-' : name.ptr[i]);
 }
 
-static void add_percent(struct buf *b, char c)
-{
-	buf_printf(b, "%%%02X", (unsigned)(unsigned char)c);
-}
-
 /* Printable ASCII as it is, all else and the percent sign as %XX: nothing can end the line, and nothing is lost. So do
  * CloudEvents. Blanks at the ends would be. */
 static void add_value(struct buf *b, struct slice value)
@@ -79,19 +74,10 @@ static void add_value(struct buf *b, struct slice value)
 		char c = value.ptr[i];
 
 		if (c < ' ' || c > '~' || c == '%' || (c == ' ' && (i == 0 || i + 1 == value.len)))
-			add_percent(b, c);
+			buf_printf(b, "%%%02X", (unsigned)(unsigned char)c);
 		else
 			buf_add_char(b, c);
 	}
-}
-
-static void add_to_path(struct buf *b, struct slice topic)
-{
-	for (size_t i = 0; i < topic.len; i++)
-		if (is_plain((unsigned char)topic.ptr[i]) || memchr("-._~", topic.ptr[i], 4))
-			buf_add_char(b, topic.ptr[i]);
-		else
-			add_percent(b, topic.ptr[i]);
 }
 
 /* --- headers ---------------------------------------------------------------------------------------------------- */
@@ -194,7 +180,7 @@ static void build_url(struct webhook_request *r, const char *template, struct sl
 	buf_clear(&r->url);
 	while ((hole = strstr(template, WEBHOOK_TOPIC))) {
 		buf_add(&r->url, template, (size_t)(hole - template));
-		add_to_path(&r->url, topic);
+		buf_add_percent_encoded(&r->url, topic);
 		template = hole + sizeof(WEBHOOK_TOPIC) - 1;
 	}
 	buf_add_str(&r->url, template);
